@@ -1,0 +1,1 @@
+"""Lakestream: a streaming engine whose log is the table."""

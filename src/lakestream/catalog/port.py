@@ -1,0 +1,66 @@
+"""The table of a stream as the engine sees it: load a view, commit against that view.
+
+A commit is one attempt. It holds only if the table is still exactly the one the view
+shows; otherwise it raises `Conflict` and changes nothing, and the caller starts over
+from a fresh view. Nothing here ever retries on a newer table by itself.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from lakestream.model import DataFile, PositionDeletes, WrittenFile
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One table metadata and the frontier written in it.
+
+    `files` are the live data files of main's current snapshot, `deletes` its position delete files.
+    `frontier[p]` is the first offset of partition p that is not in the table.
+    """
+
+    topic_id: UUID
+    table: str
+    location: str
+    metadata_location: str
+    snapshot_id: int | None
+    frontier: tuple[int, ...]
+    files: tuple[DataFile, ...]
+    deletes: tuple[PositionDeletes, ...]
+
+
+class TableCatalog(Protocol):
+    """Raises `Unavailable` when an outcome is unknown: load again to learn it."""
+
+    async def create(self, topic_id: UUID, name: str, partitions: int) -> View:
+        """Makes `default.<name>`, bound to the topic's UUID, frontier all zero. Idempotent: a table bound
+        to this UUID is returned as it is; one bound to another topic raises `Conflict`."""
+        ...
+
+    async def load(self, topic_id: UUID) -> View:
+        """The present view. `UnknownStream` if no table is bound to the topic."""
+        ...
+
+    async def pointer(self, topic_id: UUID) -> str | None:
+        """The present metadata location, cheap: a view is stale when its own differs. None: no table."""
+        ...
+
+    async def commit(
+        self,
+        view: View,
+        *,
+        add: Sequence[WrittenFile],
+        remove: Sequence[DataFile],
+        frontier: tuple[int, ...],
+    ) -> View:
+        """Adds and removes files and moves the frontier in one snapshot on main, on exactly this view.
+
+        The frontier may grow in length (new partitions) and must not fall anywhere; a commit without files makes an
+        empty snapshot. Refuses (`ValueError`) a falling frontier or removal of files the view lacks."""
+        ...
+
+    async def detach(self, topic_id: UUID) -> str | None:
+        """Keeps a deleted topic's table as `<name>__<first 8 of the UUID>`. Idempotent; the new name, or None."""
+        ...

@@ -1,0 +1,96 @@
+"""Everything that can go wrong, in terms of what the caller should do.
+
+LakestreamError
+├── RequestError            fix the request; nothing was written
+│   ├── CorruptRecords        CRC, magic, lengths or counts do not hold
+│   ├── InvalidRecords        well formed, yet not acceptable
+│   │   └── InvalidTimestamp    outside [-1, year 9999]
+│   ├── UnsupportedRecords    a magic or compression that is not served
+│   ├── RecordsTooLarge       above the configured maximum
+│   ├── UnknownStream         no such topic, topic id or partition
+│   ├── StreamExists          a topic of that name is there already
+│   ├── InvalidStream         a topic name, partition count or setting that cannot be
+│   ├── OffsetOutOfRange      below the log start or beyond the end
+│   ├── SequenceGap           an idempotent producer skipped a sequence
+│   ├── DuplicateSequence     a retry older than the batches that are remembered
+│   └── ProducerFenced        a newer epoch of this producer exists
+├── RetryableError          the same call may succeed later
+│   ├── Unavailable           a store did not answer, or the outcome is unknown
+│   ├── Overloaded            a memory budget is spent
+│   └── Conflict              somebody else changed it first: load again and retry
+├── NotCoordinator          another broker holds this group's lease
+├── FencedError             this actor was replaced; it must stop or start anew
+└── StorageError            stored data is missing or damaged: an alarm, never a skip
+    ├── ObjectMissing         no object under that name
+    └── CorruptObject         a checksum or a format does not hold
+"""
+
+
+class LakestreamError(Exception):
+    """Base of all. The message says what happened and what to do next."""
+
+
+class RequestError(LakestreamError): ...
+
+
+class CorruptRecords(RequestError): ...
+
+
+class InvalidRecords(RequestError): ...
+
+
+class InvalidTimestamp(InvalidRecords): ...
+
+
+class UnsupportedRecords(RequestError): ...
+
+
+class RecordsTooLarge(RequestError): ...
+
+
+class UnknownStream(RequestError): ...
+
+
+class StreamExists(RequestError): ...
+
+
+class InvalidStream(RequestError): ...
+
+
+class OffsetOutOfRange(RequestError): ...
+
+
+class SequenceGap(RequestError): ...
+
+
+class DuplicateSequence(RequestError): ...
+
+
+class ProducerFenced(RequestError): ...
+
+
+class RetryableError(LakestreamError): ...
+
+
+class Unavailable(RetryableError): ...
+
+
+class Overloaded(RetryableError): ...
+
+
+class Conflict(RetryableError): ...
+
+
+class NotCoordinator(LakestreamError): ...
+
+
+class FencedError(LakestreamError): ...
+
+
+class StorageError(LakestreamError): ...
+
+
+class ObjectMissing(StorageError): ...
+
+
+class CorruptObject(StorageError): ...

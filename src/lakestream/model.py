@@ -1,0 +1,48 @@
+"""The nouns every room shares. Data only: frozen, slotted, without behaviour."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+
+class StreamPartition(NamedTuple):
+    """One partition of one topic's life. The UUID, not the name, is the identity."""
+
+    topic_id: UUID
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One live file of a table, as its manifest describes it.
+
+    A bound of None means that the manifest does not say: the file may match.
+    Offsets and partitions are inclusive bounds. `path` is what the table names,
+    a full URL.
+    """
+
+    path: str
+    record_count: int
+    size_bytes: int
+    partition_min: int | None
+    partition_max: int | None
+    offset_min: int | None
+    offset_max: int | None
+    timestamp_max_ms: int | None
+    spec_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PositionDeletes:
+    """A delete file of a table: rows (data file path, position) that are gone."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A Parquet file that a worker wrote and no table names yet."""
+
+    path: str
+    size_bytes: int
+    record_count: int
