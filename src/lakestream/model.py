@@ -41,8 +41,17 @@ class PositionDeletes:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A Parquet file that a worker wrote and no table names yet."""
+    """A Parquet file that a worker wrote and no table names yet. Bounds are inclusive.
+
+    `spec_id` 0: unpartitioned, may hold many stream partitions. 1: one stream partition, one offset window.
+    """
 
     path: str
+    spec_id: int
     size_bytes: int
     record_count: int
+    partition_min: int
+    partition_max: int
+    offset_min: int
+    offset_max: int
+    timestamp_max_ms: int | None

@@ -26,8 +26,10 @@ def partition_of(shard: str) -> StreamPartition:
     return StreamPartition(UUID(topic), int(index))
 
 
-def extent_key(base_offset: int) -> str:
-    return f"x/{base_offset:016x}"
+def extent_key(end_offset: int) -> str:
+    """Keyed by the exclusive end: the extents that hold an offset or what follows it are one range, and so
+    are those that a frontier has passed."""
+    return f"x/{end_offset:016x}"
 
 
 def producer_key(producer_id: int) -> str:

@@ -75,9 +75,7 @@ class Store(Protocol):
         """The present entries. Linearizable: sees every write that finished before the call."""
         ...
 
-    async def range(
-        self, shard: str, start: str, end: str, *, limit: int | None = None
-    ) -> list[Entry]:
+    async def range(self, shard: str, start: str, end: str, *, limit: int | None = None) -> list[Entry]:
         """Entries with start <= key < end, in order. Linearizable, one point in time."""
         ...
 

@@ -1,0 +1,107 @@
+"""A partition's log on the store: reads, the frontier's advance, the fence."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from lakestream.errors import StorageError, UnknownStream
+from lakestream.metadata import codec
+from lakestream.metadata.head import EXTENTS, HEAD, Extent, Head, extent_key, shard_of
+from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Store, Transaction
+from lakestream.model import StreamPartition
+
+
+@dataclass(frozen=True, slots=True)
+class HeadAt:
+    head: Head
+    version: int
+
+
+def head_address(partition: StreamPartition) -> Address:
+    return Address(shard_of(partition), HEAD)
+
+
+def decode_head(entry: Entry | None, partition: StreamPartition) -> HeadAt | None:
+    if entry is None:
+        return None
+    return HeadAt(codec.decode(entry.value, Head, f"head of {shard_of(partition)}"), entry.version)
+
+
+def live_marks(head: Head, fence: int) -> Head:
+    """The head with this fence. A session's mark goes only once the fence is above its generation: from then on no
+    delayed commit of that flush can land, so nobody needs to learn its outcome."""
+    sessions = {name: mark for name, mark in head.sessions.items() if mark.generation >= fence}
+    return msgspec.structs.replace(head, fence=fence, sessions=sessions)
+
+
+async def create_head(store: Store, partition: StreamPartition) -> None:
+    """Idempotent: an existing head stays as it is."""
+    await store.transact([Transaction(shard_of(partition), {HEAD: ABSENT}, {HEAD: codec.encode(Head())})])
+
+
+async def delete_log(store: Store, partition: StreamPartition) -> None:
+    """Forgets every row of the partition. Its missing head fences all who would still write. Idempotent."""
+    await store.transact([Transaction(shard_of(partition), {}, {}, delete_ranges=[("", "\U0010ffff")])])
+
+
+async def read_head(store: Store, partition: StreamPartition) -> HeadAt | None:
+    """Linearizable. None: the partition does not exist (any more)."""
+    [entry] = await store.get([head_address(partition)])
+    return decode_head(entry, partition)
+
+
+async def read_extents(store: Store, partition: StreamPartition, from_offset: int = 0) -> list[Extent]:
+    """The extents that hold from_offset or anything after it, in order."""
+    shard = shard_of(partition)
+    entries = await store.range(shard, extent_key(from_offset + 1), EXTENTS[1])
+    return [codec.decode(entry.value, Extent, f"extent {entry.key} of {shard}") for entry in entries]
+
+
+async def advance_frontier(store: Store, partition: StreamPartition, frontier: int) -> Head:
+    """Licenses the extents below `frontier` to go, and drops them in the same transaction. Never moves back.
+
+    Only to be called with a frontier that a table commit carries."""
+    shard = shard_of(partition)
+    known = await read_head(store, partition)
+    while True:
+        if known is None:
+            raise UnknownStream(f"{shard} does not exist any more")
+        if known.head.frontier >= frontier:
+            return known.head
+        if frontier > known.head.next_offset:
+            raise StorageError(
+                f"{shard}: the table's frontier {frontier} is beyond the log's end {known.head.next_offset}"
+            )
+        head = msgspec.structs.replace(known.head, frontier=frontier)
+        dropped = (EXTENTS[0], extent_key(frontier + 1))
+        applied, known = await _replace(store, partition, known, head, delete_ranges=(dropped,))
+        if applied:
+            return head
+
+
+async def raise_fence(store: Store, partition: StreamPartition, fence: int) -> Head | None:
+    """No flush of a generation below `fence` can commit afterwards. None: deleted, which counts as fenced."""
+    known = await read_head(store, partition)
+    while known is not None and known.head.fence < fence:
+        head = live_marks(known.head, fence)
+        applied, known = await _replace(store, partition, known, head)
+        if applied:
+            return head
+    return known.head if known is not None else None
+
+
+async def _replace(
+    store: Store,
+    partition: StreamPartition,
+    known: HeadAt,
+    head: Head,
+    *,
+    delete_ranges: tuple[tuple[str, str], ...] = (),
+) -> tuple[bool, HeadAt | None]:
+    """One compare-and-set of the head: whether it was applied, and the head that stands now."""
+    shard = shard_of(partition)
+    change = Transaction(shard, {HEAD: known.version}, {HEAD: codec.encode(head)}, delete_ranges=delete_ranges)
+    [outcome] = await store.transact([change])
+    if isinstance(outcome, Applied):
+        return True, HeadAt(head, outcome.version)
+    return False, decode_head(outcome.current[HEAD], partition)

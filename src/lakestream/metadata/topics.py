@@ -1,0 +1,151 @@
+"""The topic list. A topic is its UUID; the name only points at it.
+
+Creating writes the heads first and the name last; deleting takes the name away first and
+leaves a `gone` row until every later step is done: whoever finds it finishes the work.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from lakestream.errors import InvalidStream, StreamExists, UnknownStream
+from lakestream.metadata import codec
+from lakestream.metadata.log import create_head, delete_log
+from lakestream.metadata.store import ABSENT, Address, Applied, Store, Transaction
+from lakestream.model import StreamPartition
+from lakestream.runtime import Runtime
+
+_SHARD: Final = "topics"
+_NAMES: Final = ("name/", "name0")
+_GONE: Final = ("gone/", "gone0")
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+MAX_PARTITIONS: Final = 10_000
+
+
+class Topic(msgspec.Struct, frozen=True):
+    name: str
+    topic_id: UUID
+    partitions: int
+    configs: dict[str, str]
+    created_ms: int
+
+    def each_partition(self) -> list[StreamPartition]:
+        return [StreamPartition(self.topic_id, index) for index in range(self.partitions)]
+
+
+def check_name(name: str) -> None:
+    if not _LEGAL_NAME.fullmatch(name) or name in (".", ".."):
+        raise InvalidStream(f"{name!r} is not a topic name: use 1 to 249 of a-z A-Z 0-9 . _ -")
+
+
+class Topics:
+    """The list, with a cache for names and ids. What the cache says may be old; whoever is told `UnknownStream`
+    by the log calls `forget`."""
+
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._names: dict[str, Topic] = {}
+        self._ids: dict[UUID, Topic] = {}
+
+    def cached_name(self, name: str) -> Topic | None:
+        return self._names.get(name)
+
+    def cached_id(self, topic_id: UUID) -> Topic | None:
+        return self._ids.get(topic_id)
+
+    def forget(self, topic_id: UUID) -> None:
+        topic = self._ids.pop(topic_id, None)
+        if topic is not None and self._names.get(topic.name) is topic:
+            del self._names[topic.name]
+
+    async def list(self) -> list[Topic]:
+        """All topics, in order of their names."""
+        rows = await self._store.range(_SHARD, *_NAMES)
+        topics = [codec.decode(row.value, Topic, f"{_SHARD}/{row.key}") for row in rows]
+        self._names.clear()
+        self._ids.clear()
+        for topic in topics:
+            self._remember(topic)
+        return topics
+
+    async def by_names(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those that exist now."""
+        wanted = list(names)
+        entries = await self._store.get([Address(_SHARD, f"name/{name}") for name in wanted])
+        found = {}
+        for name, entry in zip(wanted, entries, strict=True):
+            stale = self._names.get(name)
+            if stale is not None:
+                self.forget(stale.topic_id)
+            if entry is not None:
+                found[name] = self._remember(codec.decode(entry.value, Topic, f"topic {name}"))
+        return found
+
+    async def by_ids(self, topic_ids: Iterable[UUID]) -> dict[UUID, Topic]:
+        """Those that exist now."""
+        wanted = list(topic_ids)
+        entries = await self._store.get([Address(_SHARD, f"id/{topic_id.hex}") for topic_id in wanted])
+        names = [codec.decode(entry.value, str, f"topic id {entry.key}") for entry in entries if entry is not None]
+        found = await self.by_names(names)
+        by_id = {topic.topic_id: topic for topic in found.values()}
+        for topic_id in wanted:
+            if topic_id not in by_id:
+                self.forget(topic_id)
+        return {topic_id: by_id[topic_id] for topic_id in wanted if topic_id in by_id}
+
+    async def create(self, name: str, partitions: int, configs: dict[str, str]) -> Topic:
+        """Raises `StreamExists`, `InvalidStream`. A topic that is listed has all its heads."""
+        check_name(name)
+        if not 1 <= partitions <= MAX_PARTITIONS:
+            raise InvalidStream(f"{name} cannot have {partitions} partitions: choose 1 to {MAX_PARTITIONS}")
+        if await self.by_names([name]):
+            raise StreamExists(f"topic {name} already exists")
+        topic = Topic(name, self._runtime.new_id(), partitions, dict(configs), self._runtime.clock.now_ms())
+        await asyncio.gather(*(create_head(self._store, partition) for partition in topic.each_partition()))
+        rows = {f"name/{name}": codec.encode(topic), f"id/{topic.topic_id.hex}": codec.encode(name)}
+        [outcome] = await self._store.transact([Transaction(_SHARD, {f"name/{name}": ABSENT}, rows)])
+        if not isinstance(outcome, Applied):
+            await self.drop_logs(topic)
+            raise StreamExists(f"topic {name} already exists")
+        return self._remember(topic)
+
+    async def delete(self, topic_id: UUID) -> Topic:
+        """Takes the topic off the list; from now on it is `gone` and its name is free."""
+        topic = (await self.by_ids([topic_id])).get(topic_id)
+        [row] = await self._store.get([Address(_SHARD, f"id/{topic_id.hex}")])
+        self.forget(topic_id)
+        if topic is None or row is None:
+            raise UnknownStream(f"no topic has the id {topic_id}")
+        # The id's row, not the name's: the name may already belong to a successor.
+        taken = Transaction(
+            _SHARD,
+            {row.key: row.version},
+            {f"gone/{topic_id.hex}": codec.encode(topic)},
+            deletes=[f"name/{topic.name}", row.key],
+        )
+        [outcome] = await self._store.transact([taken])
+        if not isinstance(outcome, Applied):
+            raise UnknownStream(f"topic {topic.name} was deleted by somebody else")
+        return topic
+
+    async def gone(self) -> Sequence[Topic]:
+        """Deleted topics whose remains are not cleared away yet."""
+        rows = await self._store.range(_SHARD, *_GONE)
+        return [codec.decode(row.value, Topic, f"{_SHARD}/{row.key}") for row in rows]
+
+    async def drop_logs(self, topic: Topic) -> None:
+        await asyncio.gather(*(delete_log(self._store, partition) for partition in topic.each_partition()))
+
+    async def finish_delete(self, topic: Topic) -> None:
+        """The last step of the chain, when logs and table are dealt with."""
+        await self._store.transact([Transaction(_SHARD, {}, {}, deletes=[f"gone/{topic.topic_id.hex}"])])
+
+    def _remember(self, topic: Topic) -> Topic:
+        self._names[topic.name] = topic
+        self._ids[topic.topic_id] = topic
+        return topic
