@@ -13,7 +13,13 @@ LakestreamError
 │   ├── OffsetOutOfRange      below the log start or beyond the end
 │   ├── SequenceGap           an idempotent producer skipped a sequence
 │   ├── DuplicateSequence     a retry older than the batches that are remembered
-│   └── ProducerFenced        a newer epoch of this producer exists
+│   ├── ProducerFenced        a newer epoch of this producer exists
+│   ├── UnknownTable          the catalog has no table of that name
+│   ├── TableExists           a table of that name is there already
+│   ├── UnknownNamespace      the catalog has no such namespace
+│   ├── NamespaceExists       that namespace is there already
+│   ├── NamespaceNotEmpty     tables or namespaces are still inside
+│   └── TableRefused          a change that this table must never have
 ├── RetryableError          the same call may succeed later
 │   ├── Unavailable           a store did not answer, or the outcome is unknown
 │   ├── Overloaded            a memory budget is spent
@@ -67,6 +73,24 @@ class DuplicateSequence(RequestError): ...
 
 
 class ProducerFenced(RequestError): ...
+
+
+class UnknownTable(RequestError): ...
+
+
+class TableExists(RequestError): ...
+
+
+class UnknownNamespace(RequestError): ...
+
+
+class NamespaceExists(RequestError): ...
+
+
+class NamespaceNotEmpty(RequestError): ...
+
+
+class TableRefused(RequestError): ...
 
 
 class RetryableError(LakestreamError): ...
