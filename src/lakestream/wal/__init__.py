@@ -1,1 +1,25 @@
-"""TODO-ROOM"""
+"""The WAL object format: the records of many partitions in one object, with a self-describing footer.
+
+`build` lays an object out from sections and receipts, `read_footer` reads one back and
+verifies it, `verify_span` checks a section's bytes. Names carry the WAL generation,
+the broker session and the flush.
+"""
+
+from lakestream.wal.format import BuiltObject, Footer, Receipt, Section, Span, build, verify_span
+from lakestream.wal.naming import WAL_PREFIX, ObjectName, object_key, parse_key
+from lakestream.wal.read import read_footer
+
+__all__ = [
+    "WAL_PREFIX",
+    "BuiltObject",
+    "Footer",
+    "ObjectName",
+    "Receipt",
+    "Section",
+    "Span",
+    "build",
+    "object_key",
+    "parse_key",
+    "read_footer",
+    "verify_span",
+]

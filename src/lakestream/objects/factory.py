@@ -1,0 +1,29 @@
+"""From a URL to a store. Also called by workers that have no node."""
+
+from urllib.parse import urlsplit
+
+from lakestream.errors import RequestError
+from lakestream.objects.local import LocalObjects
+from lakestream.objects.memory import MemoryObjects
+from lakestream.objects.remote import RemoteObjects
+from lakestream.objects.store import ObjectStore
+from lakestream.runtime import system
+
+_named: dict[str, MemoryObjects] = {}
+"""Stores in memory by URL, so that everybody in this process who opens `memory://name` sees the same objects."""
+
+
+def open(url: str) -> ObjectStore:
+    """The store at a URL: file:///absolute/path, memory://name, s3://, gs:// or az://bucket/prefix."""
+    parts = urlsplit(url)
+    match parts.scheme:
+        case "file" if not parts.netloc and parts.path.startswith("/"):
+            return LocalObjects(url.removeprefix("file://"))
+        case "memory":
+            url = f"memory://{(parts.netloc + parts.path).strip('/')}"
+            if url not in _named:
+                _named[url] = MemoryObjects(system().clock, url)
+            return _named[url]
+        case "s3" | "gs" | "az" if parts.netloc:
+            return RemoteObjects(url)
+    raise RequestError(f"{url!r} is no bucket: use file:///absolute/path, s3://bucket, gs://bucket or az://container")

@@ -1,0 +1,174 @@
+"""The WAL object: the records of many partitions, one after the other, and a footer that explains them.
+
+Layout (integers little endian):
+
+    header    8  magic "LKSW", format version u16, zero u16
+    sections  …  the bytes of each partition, in partition order, without gaps
+    footer    …  MessagePack array: session, flush, generation, spans, receipts
+    trailer  28  footer length u32, footer CRC32C u32, object size u64, format version u16, zero u16,
+                 CRC32C u32 of these 20 bytes, magic "WSKL"
+
+A span says where its partition's section lies and carries the section's CRC32C. A
+receipt tells the base offsets that an earlier object was given: the log can be
+rebuilt from the bucket alone. An object may hold receipts only.
+
+The trailer keeps its layout in every format version, so that a reader can always tell
+a newer object from a damaged one; a truncated object lacks the magic at its end.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from crc32c import crc32c
+
+from lakestream.errors import CorruptObject
+from lakestream.model import StreamPartition
+from lakestream.objects import Buffer
+
+FORMAT_VERSION: Final = 1
+
+_HEADER_MAGIC: Final = b"LKSW"
+_TRAILER_MAGIC: Final = b"WSKL"
+_HEADER: Final = struct.pack("<4sHH", _HEADER_MAGIC, FORMAT_VERSION, 0)
+_FIELDS: Final = struct.Struct("<IIQHH")
+_SEAL: Final = struct.Struct("<I4s")
+
+HEADER_BYTES: Final = len(_HEADER)
+TRAILER_BYTES: Final = _FIELDS.size + _SEAL.size
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What one flush holds for one partition; the parts are concatenated in the object."""
+
+    partition: StreamPartition
+    parts: Sequence[Buffer]
+    record_count: int
+    max_timestamp_ms: int
+
+
+class Span(msgspec.Struct, frozen=True, array_like=True):
+    """Where a partition's section lies in the object. `checksum` is CRC32C of its bytes."""
+
+    partition: StreamPartition
+    position: int
+    length: int
+    checksum: int
+    record_count: int
+    max_timestamp_ms: int
+
+
+class Receipt(msgspec.Struct, frozen=True, array_like=True):
+    """The base offsets that the sections of an earlier object were given."""
+
+    object_key: str
+    bases: tuple[tuple[StreamPartition, int], ...]
+
+
+class Footer(msgspec.Struct, frozen=True, array_like=True):
+    session: str
+    flush: int
+    generation: int
+    spans: tuple[Span, ...]
+    receipts: tuple[Receipt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltObject:
+    """`parts` refers to the buffers of the sections: they must not change until the object is stored."""
+
+    parts: list[Buffer]
+    spans: list[Span]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trailer:
+    footer_length: int
+    footer_checksum: int
+    object_size_bytes: int
+
+
+_encoder: Final = msgspec.msgpack.Encoder(uuid_format="bytes")
+_decoder: Final = msgspec.msgpack.Decoder(Footer)
+
+
+def build(
+    sections: Iterable[Section], receipts: Iterable[Receipt], *, session: str, flush: int, generation: int
+) -> BuiltObject:
+    """Lays an object out without copying record bytes. Each partition may occur once."""
+    ordered = sorted(sections, key=lambda section: section.partition)
+    parts: list[Buffer] = [_HEADER]
+    spans: list[Span] = []
+    position = HEADER_BYTES
+    for section in ordered:
+        if spans and spans[-1].partition == section.partition:
+            raise ValueError(f"partition {section.partition} has two sections in one object")
+        checksum, start = 0, position
+        for part in section.parts:
+            checksum = crc32c(part, checksum)
+            position += len(part)
+        parts.extend(section.parts)
+        spans.append(
+            Span(section.partition, start, position - start, checksum, section.record_count, section.max_timestamp_ms)
+        )
+    footer = _encoder.encode(Footer(session, flush, generation, tuple(spans), tuple(receipts)))
+    size_bytes = position + len(footer) + TRAILER_BYTES
+    fields = _FIELDS.pack(len(footer), crc32c(footer), size_bytes, FORMAT_VERSION, 0)
+    parts += (footer, fields + _SEAL.pack(crc32c(fields), _TRAILER_MAGIC))
+    return BuiltObject(parts, spans, size_bytes)
+
+
+def verify_span(span: Span, data: Buffer, *, name: str = "WAL object") -> None:
+    """Raises `CorruptObject` unless `data` is what `build` was given for this span."""
+    if len(data) != span.length or crc32c(data) != span.checksum:
+        raise CorruptObject(
+            f"{name}: the {span.length} bytes at {span.position} of partition {span.partition.index} "
+            f"of topic {span.partition.topic_id} are damaged"
+        )
+
+
+def parse_trailer(tail: Buffer, name: str) -> Trailer:
+    """Reads the trailer at the end of `tail`, which is the whole object or its last bytes."""
+    if len(tail) < TRAILER_BYTES:
+        raise CorruptObject(f"{name}: {len(tail)} bytes are too few for a WAL object")
+    trailer = memoryview(tail)[-TRAILER_BYTES:]
+    fields = trailer[: _FIELDS.size]
+    seal, magic = _SEAL.unpack(trailer[_FIELDS.size :])
+    if magic != _TRAILER_MAGIC:
+        raise CorruptObject(f"{name}: it does not end as a WAL object does: truncated, or something else")
+    if crc32c(fields) != seal:
+        raise CorruptObject(f"{name}: the trailer's checksum does not hold")
+    footer_length, footer_checksum, size_bytes, version, _ = _FIELDS.unpack(fields)
+    if version != FORMAT_VERSION:
+        raise CorruptObject(f"{name}: WAL format {version} is not one this version reads (it reads {FORMAT_VERSION})")
+    if HEADER_BYTES + footer_length + TRAILER_BYTES > size_bytes:
+        raise CorruptObject(f"{name}: a footer of {footer_length} bytes does not fit into {size_bytes}")
+    return Trailer(footer_length, footer_checksum, size_bytes)
+
+
+def parse_footer(data: Buffer, trailer: Trailer, name: str) -> Footer:
+    """`data` is the footer alone. Checks it and that its spans fill the object without gaps."""
+    if len(data) != trailer.footer_length or crc32c(data) != trailer.footer_checksum:
+        raise CorruptObject(f"{name}: the footer's checksum does not hold")
+    try:
+        footer = _decoder.decode(data)
+    except msgspec.DecodeError as error:
+        raise CorruptObject(f"{name}: the footer does not decode: {error}") from error
+    position = HEADER_BYTES
+    for span in footer.spans:
+        if span.position != position or span.length < 0:
+            raise CorruptObject(f"{name}: the span at {span.position} is not at {position}, where it belongs")
+        position += span.length
+    if position + trailer.footer_length + TRAILER_BYTES != trailer.object_size_bytes:
+        raise CorruptObject(f"{name}: the spans end at {position}, the object's size says otherwise")
+    return footer
+
+
+def check_header(head: Buffer, name: str) -> None:
+    """`head` is the first bytes of the object."""
+    if bytes(head[:HEADER_BYTES]) != _HEADER:
+        raise CorruptObject(f"{name}: it does not begin as a WAL object does")

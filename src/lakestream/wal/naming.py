@@ -1,0 +1,37 @@
+"""Names of WAL objects: `wal/<generation>/<session>-<flush>.wal`.
+
+Generations are padded with zeros, so that key order is their order.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+WAL_PREFIX: Final = "wal/"
+
+_SESSION: Final = r"[0-9A-Za-z_][0-9A-Za-z_-]*"
+_KEY: Final = re.compile(rf"wal/(\d{{10,}})/({_SESSION})-(\d{{10,}})\.wal", re.ASCII)
+
+
+class ObjectName(NamedTuple):
+    generation: int
+    session: str
+    flush: int
+
+
+def object_key(generation: int, session: str, flush: int) -> str:
+    """Unique as long as a session never repeats a flush within a generation."""
+    key = f"{WAL_PREFIX}{generation:010d}/{session}-{flush:010d}.wal"
+    if _KEY.fullmatch(key) is None:
+        raise ValueError(f"generation {generation}, session {session!r}, flush {flush} give no valid name")
+    return key
+
+
+def parse_key(key: str) -> ObjectName:
+    """The inverse of `object_key`; ValueError for any other name."""
+    match = _KEY.fullmatch(key)
+    if match is None:
+        raise ValueError(f"{key!r} is not the name of a WAL object")
+    name = ObjectName(int(match[1]), match[2], int(match[3]))
+    if object_key(*name) != key:
+        raise ValueError(f"{key!r} is not the name of a WAL object")
+    return name
