@@ -1,0 +1,63 @@
+# `make` shows what there is. A fresh clone needs Python 3.11+ and make; the rest is fetched.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+export KAFKA_PORT ?= 9092
+export HTTP_PORT ?= 8181
+export DATA ?= ./data
+export BROKERS ?= 1
+
+BIN := .venv/bin
+KAFKA_LIBS := $(CURDIR)/.cache/kafka
+SPARK_JARS := $(CURDIR)/.cache/spark
+JAVA = JAVA_HOME=$$($(BIN)/python tools/ensure_java.py)
+TEST_ENV = LAKESTREAM_KAFKA_LIBS=$(KAFKA_LIBS) LAKESTREAM_SPARK_JARS=$$(echo $(SPARK_JARS)/*.jar)
+PYTEST_ARGS ?=
+
+.PHONY: help up test test-all bench lint lock format jars clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.venv/.complete: requirements.lock pyproject.toml tools/make_venv.sh
+	@tools/make_venv.sh
+
+up: .venv/.complete ## Start brokers, HTTP door and pipeline (KAFKA_PORT, HTTP_PORT, DATA, BROKERS)
+	@$(BIN)/python tools/ensure_java.py --optional >/dev/null
+	@exec $(BIN)/lakestream up
+
+lint: .venv/.complete ## Check style, types and the rules between rooms
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+jars: .venv/.complete ## Fetch Kafka's tools and Iceberg for Spark, which tests and benchmarks use
+	@$(JAVA) && export JAVA_HOME && \
+	$(BIN)/python tools/fetch_jars.py kafka $(KAFKA_LIBS) && \
+	$(BIN)/python tools/fetch_jars.py spark $(SPARK_JARS)
+
+test: lint jars ## Everything a change must pass
+	$(BIN)/python -c 'from lakestream import records; records.warm_up()'
+	$(JAVA) $(TEST_ENV) $(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
+
+test-all: lint jars ## The same, and the slow tests
+	$(BIN)/python -c 'from lakestream import records; records.warm_up()'
+	$(JAVA) $(TEST_ENV) $(BIN)/pytest $(PYTEST_ARGS)
+
+bench: jars ## Measure ourselves beside a real Kafka (QUICK=1: shorter)
+	$(JAVA) $(TEST_ENV) $(BIN)/python -m benchmarks.run
+
+format: .venv/.complete ## Let ruff format and fix
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: .venv/.complete ## Resolve requirements.lock anew from pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate \
+	  --no-emit-index-url --extra dev pyproject.toml --output-file requirements.lock
+
+clean: ## Remove what was built and fetched; data stays
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build
+	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +

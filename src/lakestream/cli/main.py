@@ -1,0 +1,58 @@
+"""The `lakestream` command. Its subcommands load when they are called.
+
+`topic list` must not pay for what a broker or Spark imports, so this module alone knows the
+subcommands by name and imports one of them when it runs.
+"""
+
+import importlib
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+COMMANDS = {
+    "up": "Start everything on this machine: brokers, HTTP door, Spark pipeline.",
+    "topic": "Create, list, describe and delete topics.",
+    "produce": "Write records to a topic, from the command line or line by line from standard input.",
+    "consume": "Read records from a topic.",
+    "table": "Look at a topic's Iceberg table: describe it, query it with SQL.",
+    "demo": "Write a steady stream of realistic orders.",
+    "broker": "Run one Kafka broker.",
+    "http": "Run the HTTP door: Iceberg REST catalog and health.",
+    "pipeline": "Run the Spark pipeline that moves records into their tables.",
+}
+"""Each is the module `lakestream.cli.<name>` with a Typer instance called `app`."""
+
+
+class _LazyGroup(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Name and help only: enough for `--help`, without importing anything."""
+        return TyperCommand(cmd_name, help=COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None:
+            command = get_command(importlib.import_module(f"lakestream.cli.{name}").app)
+        return name, command, rest
+
+
+app = typer.Typer(
+    cls=_LazyGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def lakestream() -> None:
+    """A streaming engine whose log is the table: Kafka in front, Iceberg underneath."""
+
+
+def main() -> None:
+    app(prog_name="lakestream")

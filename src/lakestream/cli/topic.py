@@ -1,0 +1,126 @@
+"""`lakestream topic`: create, list, describe, delete."""
+
+from typing import Annotated, Any
+
+import typer
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.cimpl import NewTopic
+
+from lakestream.cli.console import emit_json, fail, out, show_table
+from lakestream.cli.options import DEFAULT_BOOTSTRAP, REQUEST_TIMEOUT_S, Bootstrap, Json
+
+app = typer.Typer(no_args_is_help=True, help="Create, list, describe and delete topics. Every topic is also a table.")
+
+Name = Annotated[str, typer.Argument(help="The topic's name.", metavar="TOPIC")]
+
+
+def _admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
+def _metadata(admin: AdminClient, bootstrap: str, topic: str | None = None) -> Any:
+    try:
+        return admin.list_topics(topic, timeout=REQUEST_TIMEOUT_S)
+    except KafkaException as error:
+        fail(f"no broker answers at {bootstrap}: {error.args[0].str()}")
+
+
+def _known(admin: AdminClient, bootstrap: str, name: str) -> Any:
+    """Asks for all topics: asking for one by name would create it."""
+    topic = _metadata(admin, bootstrap).topics.get(name)
+    if topic is None:
+        fail(f"there is no topic {name!r}; `lakestream topic list` shows those that are")
+    return topic
+
+
+@app.command()
+def create(
+    name: Name,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", min=1, help="How many partitions it is split into.")
+    ] = 1,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", "-c", help="A setting, name=value. May be repeated.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+) -> None:
+    """Create a topic, and with it the table default.TOPIC."""
+    configs = {}
+    for item in config or []:
+        key, equals, value = item.partition("=")
+        if not equals:
+            fail(f"a setting is written name=value, not {item!r}")
+        configs[key] = value
+    topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=configs)
+    future = _admin(bootstrap).create_topics([topic], operation_timeout=REQUEST_TIMEOUT_S)[name]
+    try:
+        future.result(REQUEST_TIMEOUT_S * 2)
+    except (KafkaException, TimeoutError) as error:
+        fail(f"topic {name!r} was not created: {_reason(error)}")
+    if json:
+        emit_json({"topic": name, "partitions": partitions})
+    else:
+        out.print(f"Created topic [bold]{name}[/], {partitions} partition{'s' if partitions > 1 else ''}.")
+
+
+@app.command("list")
+def list_(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
+    """List the topics."""
+    topics = sorted(_metadata(_admin(bootstrap), bootstrap).topics.values(), key=lambda topic: str(topic.topic))
+    if json:
+        emit_json([{"topic": topic.topic, "partitions": len(topic.partitions)} for topic in topics])
+    elif topics:
+        show_table(["topic", "partitions"], [[topic.topic, len(topic.partitions)] for topic in topics])
+    else:
+        out.print("There are no topics yet. Try: lakestream topic create orders")
+
+
+@app.command()
+def describe(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
+    """Show a topic's partitions and how far each has come."""
+    admin = _admin(bootstrap)
+    indices = sorted(_known(admin, bootstrap, name).partitions)
+    bounds = []
+    for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
+        asked = {TopicPartition(name, index): spec for index in indices}
+        try:
+            futures = admin.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)
+            bounds.append({part.partition: future.result().offset for part, future in futures.items()})
+        except KafkaException as error:
+            fail(f"the offsets of {name!r} could not be read: {_reason(error)}")
+    start, end = bounds
+    rows = [(index, start[index], end[index], end[index] - start[index]) for index in indices]
+    if json:
+        keys = ("partition", "start_offset", "end_offset", "records")
+        emit_json({"topic": name, "partitions": [dict(zip(keys, row, strict=True)) for row in rows]})
+    else:
+        show_table(["partition", "start offset", "end offset", "records"], rows, title=name)
+
+
+@app.command()
+def delete(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+) -> None:
+    """Delete a topic. Its table is kept, under a name that carries the topic's id."""
+    admin = _admin(bootstrap)
+    _known(admin, bootstrap, name)
+    if not yes and not json:
+        typer.confirm(f"Delete topic {name}?", abort=True)
+    try:
+        admin.delete_topics([name], operation_timeout=REQUEST_TIMEOUT_S)[name].result(REQUEST_TIMEOUT_S * 2)
+    except (KafkaException, TimeoutError) as error:
+        fail(f"topic {name!r} was not deleted: {_reason(error)}")
+    if json:
+        emit_json({"topic": name, "deleted": True})
+    else:
+        out.print(f"Deleted topic [bold]{name}[/].")
+
+
+def _reason(error: Exception) -> str:
+    cause = error.args[0] if error.args else None
+    return str(cause.str()) if isinstance(error, KafkaException) and cause is not None else str(error) or "no answer"
