@@ -7,6 +7,7 @@ because the frontier may have dropped it.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from lakestream.errors import Unavailable
 from lakestream.metadata import codec
@@ -24,6 +25,9 @@ from lakestream.metadata.head import (
 from lakestream.metadata.log import decode_head, head_address
 from lakestream.metadata.store import Address, Applied, Entry, Store, Transaction
 from lakestream.model import StreamPartition
+
+_PRODUCERS_KEPT: Final = 1000
+"""Producer rows remembered per partition; beyond it they are read again when needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,8 @@ class Committer:
                 known = self._known[offer.partition]
                 known.head, known.version = decision.head, outcome.version
                 known.producers.update(decision.producers)
+                if len(known.producers) > _PRODUCERS_KEPT:
+                    known.producers = dict(decision.producers)
                 verdicts[offer.partition] = Committed(decision.results, decision.extents, decision.head.log_start)
             else:
                 self._remember(offer.partition, outcome.current[HEAD])

@@ -1,1 +1,21 @@
-"""TODO-ROOM"""
+"""What every front door calls: append, fetch, offsets, topics. No wire format is known here."""
+
+from lakestream.stream.budget import MemoryBudget
+from lakestream.stream.fetch import Fetched, FetchPartition
+from lakestream.stream.flush import Appended
+from lakestream.stream.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt
+from lakestream.stream.settings import StreamSettings
+from lakestream.stream.streams import Streams
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "MAX_TIMESTAMP",
+    "Appended",
+    "FetchPartition",
+    "Fetched",
+    "MemoryBudget",
+    "OffsetAt",
+    "StreamSettings",
+    "Streams",
+]

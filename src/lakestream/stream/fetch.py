@@ -1,0 +1,189 @@
+"""Fetching: below the view's frontier from the table's files, above it from WAL extents.
+
+The view routes every read. Absence is a gap only below the view's frontier; above it a missing
+extent or object means that the view is old, and if a fresh view does not help, storage is broken:
+an alarm, never a skip.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lakestream.catalog.port import View
+from lakestream.errors import LakestreamError, ObjectMissing, OffsetOutOfRange, StorageError
+from lakestream.metadata.log import head_address
+from lakestream.metadata.store import Store
+from lakestream.model import StreamPartition
+from lakestream.objects.store import Buffer
+from lakestream.records import BatchInfo, control_batch
+from lakestream.stream.cache import TailCache
+from lakestream.stream.tails import Tail, Tails
+from lakestream.stream.views import Views, frontier_of
+from lakestream.table import HistoryReader
+
+log = logging.getLogger(__name__)
+
+_ROUTES_TRIED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPartition:
+    partition: StreamPartition
+    offset: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """`parts` joined are whole record batches; the first may begin before the offset asked for."""
+
+    partition: StreamPartition
+    parts: list[Buffer] = field(default_factory=list)
+    high_watermark: int = -1
+    log_start: int = -1
+    error: LakestreamError | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self.parts))
+
+
+class Fetcher:
+    def __init__(self, store: Store, tails: Tails, cache: TailCache, views: Views, history: HistoryReader) -> None:
+        self._store = store
+        self._tails = tails
+        self._cache = cache
+        self._views = views
+        self._history = history
+
+    async def fetch(
+        self, requests: Sequence[FetchPartition], *, min_bytes: int, max_bytes: int, max_wait_ms: int
+    ) -> list[Fetched]:
+        """Answers once `min_bytes` are there, something is wrong, or time is out."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + max_wait_ms / 1000
+        while True:
+            results = await self._collect(requests, max_bytes)
+            enough = sum(result.size_bytes for result in results) >= min_bytes
+            remaining_ms = round((deadline_s - loop.time()) * 1000)
+            if enough or remaining_ms <= 0 or any(result.error for result in results):
+                return results
+            seen = {head_address(request.partition): self._tails.get(request.partition).version for request in requests}
+            if not await self._store.watch(seen, timeout_ms=remaining_ms):
+                return results
+
+    async def _collect(self, requests: Sequence[FetchPartition], max_bytes: int) -> list[Fetched]:
+        """One pass in the order asked for. Whatever may be at the end is read linearizably first."""
+        stale = [
+            request.partition
+            for request in requests
+            if not self._tails.knows(request.partition)
+            or not self._tails.get(request.partition).head.log_start
+            <= request.offset
+            < self._tails.get(request.partition).end_offset
+        ]
+        if stale:
+            await self._tails.refresh(stale)
+        results = []
+        left_bytes = max_bytes
+        empty = True
+        for request in requests:
+            try:
+                fetched = await self._read(request, min(left_bytes, request.max_bytes), at_least_one=empty)
+            except LakestreamError as error:
+                if isinstance(error, StorageError):
+                    log.error("cannot serve %s at %d: %s", request.partition, request.offset, error)
+                fetched = Fetched(request.partition, error=error)
+            left_bytes = max(0, left_bytes - fetched.size_bytes)
+            empty = empty and not fetched.parts
+            results.append(fetched)
+        return results
+
+    async def _read(self, request: FetchPartition, budget_bytes: int, *, at_least_one: bool) -> Fetched:
+        partition = request.partition
+        trouble: StorageError | None = None
+        for attempt in range(_ROUTES_TRIED):
+            if attempt:
+                # The head first, then the view: a fresh view can then not be behind the head that was read.
+                await self._tails.refresh([partition])
+            tail = self._tails.get(partition)
+            if not tail.head.log_start <= request.offset <= tail.end_offset:
+                raise OffsetOutOfRange(
+                    f"offset {request.offset} is outside [{tail.head.log_start}, {tail.end_offset}]: seek into it"
+                )
+            parts: list[Buffer] | None = []
+            if request.offset < tail.end_offset and (budget_bytes > 0 or at_least_one):
+                view = await self._views.current(partition.topic_id, reload=attempt > 0)
+                try:
+                    parts = await self._route(view, tail, request, budget_bytes, at_least_one=at_least_one)
+                except ObjectMissing as error:
+                    trouble, parts = error, None
+            if parts is not None:
+                return Fetched(partition, parts, tail.end_offset, tail.head.log_start)
+        raise trouble or StorageError(
+            f"offset {request.offset} of {partition.topic_id}-{partition.index} is neither in the table nor in the WAL"
+        )
+
+    async def _route(
+        self, view: View | None, tail: Tail, request: FetchPartition, budget_bytes: int, *, at_least_one: bool
+    ) -> list[Buffer] | None:
+        """None: the view is too old for this offset."""
+        frontier = frontier_of(view, request.partition.index)
+        offset = request.offset
+        if view is not None and offset < frontier:
+            history = await self._history.read(
+                view.files,
+                view.deletes,
+                partition=request.partition.index,
+                offset=offset,
+                end_offset=frontier,
+                max_bytes=max(budget_bytes, 1),
+            )
+            if history.parts:
+                return self._within(list(history.parts), budget_bytes, at_least_one=at_least_one)
+            if frontier >= tail.end_offset:
+                return [control_batch(offset, frontier - 1)]
+            offset = frontier
+        tail.trim(frontier)
+        return await self._read_extents(tail, request.partition, offset, budget_bytes, at_least_one=at_least_one)
+
+    async def _read_extents(
+        self, tail: Tail, partition: StreamPartition, offset: int, budget_bytes: int, *, at_least_one: bool
+    ) -> list[Buffer] | None:
+        extents = list(tail.extents_from(offset))
+        if not extents or extents[0].base_offset > offset:
+            return None
+        parts: list[Buffer] = []
+        for extent in extents:
+            if parts and budget_bytes <= 0:
+                break
+            served = await self._cache.read(partition, extent)
+            start = served.position_of(offset)
+            end = len(served.data)
+            if end - start > budget_bytes:
+                end = _whole_batches(served.batches, start, budget_bytes, at_least_one=at_least_one and not parts)
+            if end == start:
+                break
+            parts.append(served.data[start:end])
+            budget_bytes -= end - start
+            if end < len(served.data):
+                break
+        return parts
+
+    @staticmethod
+    def _within(parts: list[Buffer], budget_bytes: int, *, at_least_one: bool) -> list[Buffer]:
+        """Table batches are cut to the budget by the reader but for the first, which may be the one too many."""
+        return parts if at_least_one or len(parts[0]) <= budget_bytes else []
+
+
+def _whole_batches(batches: Sequence[BatchInfo], start: int, budget_bytes: int, *, at_least_one: bool) -> int:
+    """The end of the last whole batch within the budget, counted from `start`."""
+    end = start
+    for batch in batches:
+        if batch.position < start:
+            continue
+        if batch.position + batch.length - start > budget_bytes and not (at_least_one and end == start):
+            break
+        end = batch.position + batch.length
+    return end

@@ -1,0 +1,149 @@
+"""One flush: what was buffered for many partitions, laid out as one WAL object."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lakestream.errors import DuplicateSequence, LakestreamError, ProducerFenced, SequenceGap
+from lakestream.metadata.commit import DUPLICATE, FENCED, SEQUENCE_GAP, Batch, Offer
+from lakestream.metadata.head import Accepted
+from lakestream.model import StreamPartition
+from lakestream.objects.store import Buffer
+from lakestream.records import BatchInfo, crc32c
+from lakestream.wal import BuiltObject, Section, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The first offset the records were given, and where the log starts."""
+
+    base_offset: int
+    log_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """One call's records for one partition, and who waits for them."""
+
+    partition: StreamPartition
+    run: Buffer
+    batches: Sequence[BatchInfo]
+    done: "asyncio.Future[Appended]"
+
+    def fail(self, error: BaseException) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+
+    def settle(self, results: Sequence[Accepted], log_start: int) -> None:
+        """A call is answered as a whole: the first refused batch is its error."""
+        if self.done.done():
+            return
+        for result in results:
+            error = refusal_error(result)
+            if error is not None:
+                self.done.set_exception(error)
+                return
+        self.done.set_result(Appended(results[0].base_offset, log_start))
+
+
+@dataclass(slots=True)
+class Flush:
+    """Appends by partition, in the order in which they came."""
+
+    appends: dict[StreamPartition, list[Append]] = field(default_factory=dict)
+    size_bytes: int = 0
+
+    def add(self, append: Append) -> None:
+        self.appends.setdefault(append.partition, []).append(append)
+        self.size_bytes += len(append.run)
+
+    def only(self, partitions: Sequence[StreamPartition]) -> "Flush":
+        part = Flush()
+        for partition in partitions:
+            for append in self.appends[partition]:
+                part.add(append)
+        return part
+
+    def fail(self, error: BaseException) -> None:
+        for appends in self.appends.values():
+            for append in appends:
+                append.fail(error)
+
+    def sections(self) -> list[Section]:
+        return [
+            Section(
+                partition=partition,
+                parts=[append.run for append in appends],
+                record_count=sum(batch.record_count for append in appends for batch in append.batches),
+                max_timestamp_ms=max(batch.max_timestamp_ms for append in appends for batch in append.batches),
+            )
+            for partition, appends in sorted(self.appends.items())
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Uploaded:
+    """A flush whose object is durable. Nothing of it is in the log before its commit."""
+
+    flush: Flush
+    number: int
+    generation: int
+    session: str
+    object_key: str
+    built: BuiltObject
+
+    def offers(self, stores: tuple[str, ...]) -> list[Offer]:
+        return [self._offer(span, stores) for span in self.built.spans]
+
+    def _offer(self, span: Span, stores: tuple[str, ...]) -> Offer:
+        appends = self.flush.appends[span.partition]
+
+        def checksum(start: int, end: int) -> int:
+            if (start, end) == (0, span.length):
+                return span.checksum
+            return crc32c(b"".join(append.run for append in appends)[start:end])
+
+        return Offer(
+            partition=span.partition,
+            session=self.session,
+            flush=self.number,
+            generation=self.generation,
+            stores=stores,
+            object_key=self.object_key,
+            position=span.position,
+            batches=_laid_out(appends),
+            checksum=checksum,
+        )
+
+
+def _laid_out(appends: Sequence[Append]) -> list[Batch]:
+    batches: list[Batch] = []
+    start = 0
+    for append in appends:
+        batches += [_batch(info, start) for info in append.batches]
+        start += len(append.run)
+    return batches
+
+
+def _batch(info: BatchInfo, start: int) -> Batch:
+    return Batch(
+        position=start + info.position,
+        length=info.length,
+        record_count=info.record_count,
+        max_timestamp_ms=info.max_timestamp_ms,
+        producer_id=info.producer_id,
+        producer_epoch=info.producer_epoch,
+        base_sequence=info.base_sequence,
+    )
+
+
+def refusal_error(result: Accepted) -> LakestreamError | None:
+    """A remembered duplicate has its original offset and is no error."""
+    if result.base_offset >= 0:
+        return None
+    if result.refusal == FENCED:
+        return ProducerFenced("a newer epoch of this producer id has written: start a new producer")
+    if result.refusal == DUPLICATE:
+        return DuplicateSequence("these records were appended before; their offset is not remembered any more")
+    assert result.refusal == SEQUENCE_GAP
+    return SequenceGap("an earlier batch of this producer is missing: send it first")

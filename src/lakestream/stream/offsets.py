@@ -1,0 +1,94 @@
+"""Finding offsets: the ends of a log, and the first record at or after a time.
+
+Answered only from a head read linearizably: a stale answer would make a client jump.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from lakestream.catalog.port import View
+from lakestream.metadata.head import Extent
+from lakestream.model import StreamPartition
+from lakestream.records import timestamps
+from lakestream.stream.cache import TailCache
+from lakestream.stream.tails import Tails
+from lakestream.stream.views import Views, frontier_of
+from lakestream.table import HistoryReader
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAt:
+    """-1, -1: no record answers."""
+
+    offset: int
+    timestamp_ms: int
+
+
+class OffsetFinder:
+    def __init__(self, tails: Tails, cache: TailCache, views: Views, history: HistoryReader) -> None:
+        self._tails = tails
+        self._cache = cache
+        self._views = views
+        self._history = history
+
+    async def find(self, partition: StreamPartition, timestamp_ms: int) -> OffsetAt:
+        await self._tails.refresh([partition])
+        tail = self._tails.get(partition)
+        if timestamp_ms == LATEST:
+            return OffsetAt(tail.end_offset, -1)
+        if timestamp_ms == EARLIEST:
+            return OffsetAt(tail.head.log_start, -1)
+        extents = list(tail.extents)
+        view = await self._views.current(partition.topic_id, reload=True)
+        frontier = frontier_of(view, partition.index)
+        extents = [extent for extent in extents if extent.end_offset > frontier]
+        if timestamp_ms == MAX_TIMESTAMP:
+            return await self._newest(partition, view, frontier, extents)
+        return await self._first_at(partition, view, tail.head.log_start, frontier, extents, timestamp_ms)
+
+    async def _first_at(
+        self,
+        partition: StreamPartition,
+        view: View | None,
+        log_start: int,
+        frontier: int,
+        extents: list[Extent],
+        timestamp_ms: int,
+    ) -> OffsetAt:
+        if view is not None and log_start < frontier:
+            found = await self._history.first_at_or_after(
+                view.files,
+                view.deletes,
+                partition=partition.index,
+                timestamp_ms=timestamp_ms,
+                offset=log_start,
+                end_offset=frontier,
+            )
+            if found is not None:
+                return OffsetAt(*found)
+        for extent in extents:
+            if extent.max_timestamp_ms >= timestamp_ms:
+                served = await self._cache.read(partition, extent)
+                for offset, timestamp in timestamps(served.data):
+                    if timestamp >= timestamp_ms and offset >= max(frontier, log_start):
+                        return OffsetAt(offset, timestamp)
+        return OffsetAt(-1, -1)
+
+    async def _newest(
+        self, partition: StreamPartition, view: View | None, frontier: int, extents: list[Extent]
+    ) -> OffsetAt:
+        newest = OffsetAt(-1, -1)
+        if view is not None and frontier > 0:
+            found = await self._history.newest(view.files, view.deletes, partition=partition.index, end_offset=frontier)
+            newest = OffsetAt(*found) if found is not None else newest
+        for extent in extents:
+            if extent.max_timestamp_ms > newest.timestamp_ms:
+                served = await self._cache.read(partition, extent)
+                for offset, timestamp in timestamps(served.data):
+                    if timestamp > newest.timestamp_ms and offset >= frontier:
+                        newest = OffsetAt(offset, timestamp)
+        return newest

@@ -1,0 +1,161 @@
+"""The streams of one broker: what every front door calls."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from typing import Final
+from uuid import UUID
+
+from lakestream.catalog.port import TableCatalog
+from lakestream.errors import LakestreamError, Unavailable
+from lakestream.metadata.brokers import Broker, Brokers
+from lakestream.metadata.counters import cluster_id, reserve_producer_ids
+from lakestream.metadata.head import Extent
+from lakestream.metadata.store import Store
+from lakestream.metadata.topics import Topic, Topics
+from lakestream.model import StreamPartition
+from lakestream.objects import ObjectStore
+from lakestream.objects.store import Buffer
+from lakestream.runtime import Runtime
+from lakestream.stream.append import Appender
+from lakestream.stream.budget import MemoryBudget
+from lakestream.stream.cache import TailCache
+from lakestream.stream.fetch import Fetched, Fetcher, FetchPartition
+from lakestream.stream.flush import Append, Appended
+from lakestream.stream.offsets import OffsetAt, OffsetFinder
+from lakestream.stream.settings import StreamSettings
+from lakestream.stream.tails import Tails
+from lakestream.stream.views import Views
+from lakestream.table import HistoryReader
+
+log = logging.getLogger(__name__)
+
+MAIN_STORE: Final = "main"
+"""The name under which extents know the bucket."""
+
+
+class Streams:
+    """Owns no data: everything that matters is in the metadata store, the bucket and the tables.
+
+    `failed` is done, with the error, if a part that must never stop has stopped: the process should end."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        store: Store,
+        objects: ObjectStore,
+        catalog: TableCatalog,
+        history: HistoryReader,
+        runtime: Runtime,
+        settings: StreamSettings,
+    ) -> None:
+        self.broker = broker
+        self.store = store
+        self.runtime = runtime
+        self.topics = Topics(store, runtime)
+        self.brokers = Brokers(store)
+        self.budget = MemoryBudget(settings.memory_budget_bytes)
+        self.cluster_id = ""
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._catalog = catalog
+        self._tails = Tails(store)
+        self._cache = TailCache({MAIN_STORE: objects}, settings.tail_cache_bytes)
+        self._views = Views(catalog, settings.view_check_ms)
+        self._fetcher = Fetcher(store, self._tails, self._cache, self._views, history)
+        self._offsets = OffsetFinder(self._tails, self._cache, self._views, history)
+        self._appender = Appender(store, objects, MAIN_STORE, runtime, settings, self._on_committed)
+        self._producer_ids = iter(range(0))
+        self._producer_lock = asyncio.Lock()
+        self._background: list[asyncio.Task[None]] = []
+
+    @property
+    def broker_id(self) -> int:
+        return self.broker.broker_id
+
+    async def start(self) -> None:
+        self.cluster_id = await cluster_id(self.store, self.runtime)
+        await self._appender.start(self._fail)
+        await self.brokers.register(self.broker)
+        self._spawn(self._heartbeat())
+        self._spawn(self._finish_deletes())
+
+    async def stop(self) -> None:
+        """Flushes and acknowledges what was taken in, and leaves the cluster."""
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._appender.stop()
+        with suppress(Unavailable):
+            await self.brokers.leave(self.broker)
+
+    def append(self, partition: StreamPartition, run: Buffer) -> "asyncio.Future[Appended]":
+        """Takes one partition's record batches in at once; the future ends when they are committed.
+
+        The order of calls is the order in the log. `run` must not change afterwards."""
+        return self._appender.append(partition, run)
+
+    async def fetch(
+        self, requests: Sequence[FetchPartition], *, min_bytes: int, max_bytes: int, max_wait_ms: int
+    ) -> list[Fetched]:
+        """In the order of the requests. Errors are per partition."""
+        return await self._fetcher.fetch(requests, min_bytes=min_bytes, max_bytes=max_bytes, max_wait_ms=max_wait_ms)
+
+    async def list_offset(self, partition: StreamPartition, timestamp_ms: int) -> OffsetAt:
+        """EARLIEST, LATEST, MAX_TIMESTAMP, or the first record at or after a time. Linearizable."""
+        return await self._offsets.find(partition, timestamp_ms)
+
+    async def new_producer(self) -> tuple[int, int]:
+        """A producer id that nobody else has, and its first epoch."""
+        async with self._producer_lock:
+            producer_id = next(self._producer_ids, None)
+            if producer_id is None:
+                self._producer_ids = iter(await reserve_producer_ids(self.store))
+                producer_id = next(self._producer_ids)
+            return producer_id, 0
+
+    async def create_topic(self, name: str, partitions: int, configs: dict[str, str]) -> Topic:
+        return await self.topics.create(name, partitions, configs)
+
+    async def delete_topic(self, topic_id: UUID) -> None:
+        """Returns when nobody can append to or read the topic any more; its table stays, detached."""
+        await self._finish_delete(await self.topics.delete(topic_id))
+
+    async def _finish_delete(self, topic: Topic) -> None:
+        """Idempotent steps: whoever finds the topic half gone goes on from the start."""
+        await self.topics.drop_logs(topic)
+        for partition in topic.each_partition():
+            self._tails.forget(partition)
+        self._views.forget(topic.topic_id)
+        await self._catalog.detach(topic.topic_id)
+        await self.topics.finish_delete(topic)
+
+    async def _finish_deletes(self) -> None:
+        for topic in await self.topics.gone():
+            try:
+                await self._finish_delete(topic)
+            except LakestreamError as error:
+                log.warning("topic %s is deleted but not cleared away yet: %s", topic.name, error)
+
+    async def _heartbeat(self) -> None:
+        while True:
+            await asyncio.sleep(self.brokers.ttl_ms / 1000 / 4)
+            with suppress(Unavailable):
+                await self.brokers.heartbeat(self.broker)
+
+    def _on_committed(self, partition: StreamPartition, extents: Sequence[Extent], appends: Sequence[Append]) -> None:
+        """Keeps what was written for readers of the tail; a partly refused section is left to be read."""
+        self._tails.committed(partition, extents)
+        if len(extents) == 1 and extents[0].length == sum(len(append.run) for append in appends):
+            self._cache.add(partition, extents[0], bytearray().join([append.run for append in appends]))
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._fail)
+        self._background.append(task)
+
+    def _fail(self, task: "asyncio.Task[None]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self.failed.done():
+            log.critical("a part of the broker stopped", exc_info=error)
+            self.failed.set_exception(error)

@@ -1,0 +1,94 @@
+"""What a broker knows of the partitions it serves: heads and the extents above the frontier.
+
+Knowledge may be old, never wrong: heads only move forward and extents are immutable.
+`refresh` makes it as new as the store.
+"""
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from lakestream.errors import UnknownStream
+from lakestream.metadata.head import Extent, Head
+from lakestream.metadata.log import decode_head, head_address, read_extents
+from lakestream.metadata.store import Store
+from lakestream.model import StreamPartition
+
+
+@dataclass(slots=True)
+class Tail:
+    """`extents` is dense and ends at or after head.next_offset once loaded. `version` is the head's."""
+
+    head: Head
+    version: int
+    extents: list[Extent] = field(default_factory=list)
+
+    @property
+    def end_offset(self) -> int:
+        return self.head.next_offset
+
+    @property
+    def known_end(self) -> int:
+        """Where the loaded extents end; before any is loaded, where loading has to begin."""
+        return self.extents[-1].end_offset if self.extents else self.head.frontier
+
+    def extents_from(self, offset: int) -> Sequence[Extent]:
+        """The extents that hold `offset` or follow it. The first begins after `offset` if the log's rows for it
+        were dropped."""
+        return self.extents[bisect_right(self.extents, offset, key=lambda extent: extent.end_offset) :]
+
+    def extend(self, extents: Sequence[Extent]) -> None:
+        fresh = [extent for extent in extents if extent.end_offset > self.known_end]
+        if fresh and self.extents and fresh[0].base_offset != self.known_end:
+            # What lies between was dropped by a frontier: only the newest dense run is kept.
+            self.extents.clear()
+        self.extents += fresh
+
+    def trim(self, frontier: int) -> None:
+        """Forgets the extents that a view holds as files."""
+        del self.extents[: bisect_right(self.extents, frontier, key=lambda extent: extent.end_offset)]
+
+
+class Tails:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._tails: dict[StreamPartition, Tail] = {}
+
+    def get(self, partition: StreamPartition) -> Tail:
+        tail = self._tails.get(partition)
+        if tail is None:
+            raise UnknownStream(f"partition {partition.index} of topic {partition.topic_id} does not exist")
+        return tail
+
+    def knows(self, partition: StreamPartition) -> bool:
+        return partition in self._tails
+
+    def forget(self, partition: StreamPartition) -> None:
+        self._tails.pop(partition, None)
+
+    async def refresh(self, partitions: Iterable[StreamPartition]) -> None:
+        """Linearizable: sees every append acknowledged before the call, by any broker."""
+        wanted = list(dict.fromkeys(partitions))
+        entries = await self._store.get([head_address(partition) for partition in wanted])
+        grown = []
+        for partition, entry in zip(wanted, entries, strict=True):
+            present = decode_head(entry, partition)
+            if present is None:
+                self.forget(partition)
+                continue
+            tail = self._tails.setdefault(partition, Tail(present.head, present.version))
+            if present.version > tail.version:
+                tail.head, tail.version = present.head, present.version
+            if tail.known_end < tail.end_offset:
+                grown.append((partition, tail))
+        await asyncio.gather(*(self._load(partition, tail) for partition, tail in grown))
+
+    def committed(self, partition: StreamPartition, extents: Sequence[Extent]) -> None:
+        """Takes in what this broker itself has just committed, if it joins on to what is known."""
+        tail = self._tails.get(partition)
+        if tail is not None and extents and tail.known_end == extents[0].base_offset:
+            tail.extend(extents)
+
+    async def _load(self, partition: StreamPartition, tail: Tail) -> None:
+        tail.extend(await read_extents(self._store, partition, tail.known_end))
