@@ -96,7 +96,7 @@ def _partitions(consumer: Consumer, topic: str, bootstrap: str) -> list[int]:
 def _print_records(
     consumer: Consumer, partition_count: int, max_records: int | None, timeout_s: float | None, *, as_json: bool
 ) -> None:
-    ended: set[int] = set()
+    ended: set[int | None] = set()
     seen = 0
     last = time.monotonic()
     while max_records is None or seen < max_records:

@@ -48,7 +48,9 @@ def produce(
         "log_level": 0,
     }
     producer = Producer(client)
-    headers = [(name, text.encode()) for name, _, text in (item.partition("=") for item in header or [])]
+    headers: list[tuple[str, str | bytes | None]] = [
+        (name, text.encode()) for name, _, text in (item.partition("=") for item in header or [])
+    ]
     acked: dict[int, int] = {}
     failures: list[str] = []
 

@@ -107,6 +107,5 @@ def _connect(catalog: str) -> duckdb.DuckDBPyConnection:
 
 def _readable(cell: Any) -> Any:
     if isinstance(cell, bytes | bytearray):
-        text = bytes(cell).decode(errors="backslashreplace")
-        return text
+        return bytes(cell).decode(errors="backslashreplace")
     return cell

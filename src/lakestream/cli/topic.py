@@ -4,8 +4,7 @@ from typing import Annotated, Any
 
 import typer
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from lakestream.cli.console import emit_json, fail, out, show_table
 from lakestream.cli.options import DEFAULT_BOOTSTRAP, REQUEST_TIMEOUT_S, Bootstrap, Json

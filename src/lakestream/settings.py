@@ -1,0 +1,108 @@
+"""Everything an operator may set, as one typed structure: text and numbers, no component.
+
+Read from an optional TOML file, then from the environment: the field `flush_interval_ms` of the section
+`stream` is `LAKESTREAM_STREAM_FLUSH_INTERVAL_MS`. Each room documents its own section.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lakestream.errors import RequestError
+from lakestream.frontier.settings import PipelineSettings
+from lakestream.kafka.settings import KafkaSettings
+from lakestream.stream.settings import StreamSettings
+
+PREFIX = "LAKESTREAM_"
+
+
+class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One broker process. Clients are told host and port, so both must be reachable for them."""
+
+    id: int = 0
+    host: str = "127.0.0.1"
+    port: int = 9092
+    zone: str | None = None
+
+
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    host: str = "127.0.0.1"
+    port: int = 8181
+
+
+class SparkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    master: str = "local[*]"
+    """local[*], spark://host:port, yarn or k8s://…"""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    data_dir: str = "./data"
+    """Where the embedded defaults keep bucket and metadata."""
+    bucket_url: str = ""
+    """Where objects and tables live: file:///path, s3://bucket … Empty: a directory in data_dir."""
+    metadata_url: str = ""
+    """sqlite:///path. Empty: a file in data_dir."""
+    broker: BrokerSettings = BrokerSettings()
+    http: HttpSettings = HttpSettings()
+    spark: SparkSettings = SparkSettings()
+    stream: StreamSettings = StreamSettings()
+    kafka: KafkaSettings = KafkaSettings()
+    pipeline: PipelineSettings = PipelineSettings()
+
+    @property
+    def bucket(self) -> str:
+        return self.bucket_url or f"file://{Path(self.data_dir).resolve() / 'bucket'}"
+
+    @property
+    def metadata(self) -> str:
+        return self.metadata_url or f"sqlite://{Path(self.data_dir).resolve() / 'metadata.db'}"
+
+
+def load(file: Path | None, environment: Mapping[str, str], overrides: Mapping[str, Any]) -> Settings:
+    """File, then environment, then `overrides` (by dotted name, None: not given). Raises `RequestError`
+    that names the wrong setting."""
+    tree: dict[str, Any] = {}
+    if file is not None:
+        try:
+            tree = tomllib.loads(file.read_text())
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            raise RequestError(f"the settings file {file} cannot be read: {error}") from error
+    for name in names():
+        value = environment.get(variable(name))
+        if value is not None:
+            _put(tree, name, value)
+    for name, value in overrides.items():
+        if value is not None:
+            _put(tree, name, value)
+    try:
+        return msgspec.convert(tree, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise RequestError(f"a setting is wrong: {error}") from error
+
+
+def names() -> list[str]:
+    """Every setting by its dotted name: `data_dir`, `broker.port`, `kafka.groups.lease_ttl_ms` …"""
+    return list(_names(Settings, ""))
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + name.replace(".", "_").upper()
+
+
+def _names(struct: type[msgspec.Struct], prefix: str) -> Iterator[str]:
+    for field in msgspec.structs.fields(struct):
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            yield from _names(field.type, f"{prefix}{field.name}.")
+        else:
+            yield prefix + field.name
+
+
+def _put(tree: dict[str, Any], name: str, value: Any) -> None:
+    *sections, field = name.split(".")
+    for section in sections:
+        tree = tree.setdefault(section, {})
+    tree[field] = value

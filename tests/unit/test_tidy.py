@@ -1,0 +1,177 @@
+"""The repository checks itself: rules that no linter knows."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+MAX_LINES = 400
+
+LEFTOVER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError")
+MACHINE = re.compile(
+    r"/home/\w|/root/|/work/|/Users/\w|/tmp/lab"
+    r"|\b(repo1?\.maven|repo\.maven|pypi\.org|files\.pythonhosted|registry\.npmjs|proxy\.golang|crates\.io)\b"
+)
+DETERMINISTIC = ("stream", "frontier", "metadata", "catalog")
+BACKENDS = {"metadata/sqlite.py", "metadata/sqlite_worker.py"}
+BANNED_CALLS = {
+    "time.time",
+    "time.time_ns",
+    "time.monotonic",
+    "time.monotonic_ns",
+    "time.perf_counter",
+    "time.perf_counter_ns",
+    "time.sleep",
+    "datetime.now",
+    "datetime.utcnow",
+    "datetime.today",
+    "date.today",
+    "uuid.uuid1",
+    "uuid.uuid4",
+    "uuid4",
+    "os.urandom",
+    "asyncio.to_thread",
+    "threading.Thread",
+    "Thread",
+    "ThreadPoolExecutor",
+    "concurrent.futures.ThreadPoolExecutor",
+    "loop.run_in_executor",
+}
+BANNED_MODULES = {"random", "secrets", "threading"}
+
+
+def _text_files() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    paths = [ROOT / name for name in listed.stdout.decode().split("\0") if name]
+    skipped = {"requirements.lock", "LICENSE"}
+    return [path for path in paths if path.is_file() and path.name not in skipped and b"\0" not in path.read_bytes()]
+
+
+def _id(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _room(path: Path) -> str:
+    return str(path.relative_to(ROOT / "src" / "lakestream"))
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        yield "." * node.level + (node.module or "")
+
+
+def test_there_is_something_to_check() -> None:
+    assert len(SOURCES) > 20
+    assert any(path.name == "README.md" for path in _text_files())
+
+
+def test_files_are_short() -> None:
+    lengths = {_id(path): len(path.read_text().splitlines()) for path in _text_files() if path.suffix == ".py"}
+    assert {path: lines for path, lines in lengths.items() if lines > MAX_LINES} == {}
+
+
+def test_nothing_is_left_over() -> None:
+    found = [
+        f"{_id(path)}:{number}: {line.strip()}"
+        for path in _text_files()
+        if path != Path(__file__).resolve()
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if LEFTOVER.search(line)
+    ]
+    assert found == []
+
+
+def test_no_machine_is_named() -> None:
+    found = [
+        f"{_id(path)}:{number}: {line.strip()}"
+        for path in _text_files()
+        if path != Path(__file__).resolve()
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if MACHINE.search(line)
+    ]
+    assert found == []
+
+
+def test_every_module_says_what_it_is() -> None:
+    assert [_id(path) for path in SOURCES if len(ast.get_docstring(_tree(path)) or "") < 16] == []
+
+
+def test_init_files_only_export() -> None:
+    def exports(position: int, node: ast.stmt) -> bool:
+        if isinstance(node, ast.Assign):
+            return [ast.unparse(target) for target in node.targets] == ["__all__"]
+        is_docstring = position == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        return is_docstring or isinstance(node, ast.Import | ast.ImportFrom)
+
+    found = [
+        f"{_id(path)}:{node.lineno}: {ast.unparse(node)}"
+        for path in SOURCES
+        if path.name == "__init__.py"
+        for position, node in enumerate(_tree(path).body)
+        if not exports(position, node)
+    ]
+    assert found == []
+
+
+def test_imports_stand_at_the_top() -> None:
+    found = {
+        f"{_id(path)}:{node.lineno}: {name}"
+        for path in SOURCES
+        for function in ast.walk(_tree(path))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+        for name in _imported(node)
+    }
+    assert found == set()
+
+
+def test_only_the_command_line_prints() -> None:
+    found = [
+        f"{_id(path)}:{node.lineno}"
+        for path in SOURCES
+        if not _room(path).startswith("cli/")
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "print"
+    ]
+    assert found == []
+
+
+def test_time_chance_and_threads_are_arguments() -> None:
+    """The simulator owns the world of these rooms: what they know of it comes through `Runtime` and asyncio."""
+    found = []
+    for path in SOURCES:
+        room = _room(path)
+        if room.split("/")[0] not in DETERMINISTIC or room in BACKENDS:
+            continue
+        for node in ast.walk(_tree(path)):
+            banned = [f"import {name}" for name in _imported(node) if name in BANNED_MODULES]
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in BANNED_CALLS:
+                banned.append(ast.unparse(node.func))
+            if isinstance(node, ast.Attribute) and node.attr == "run_in_executor":
+                banned.append(node.attr)
+            found += [f"{_id(path)}:{node.lineno}: {what}" for what in banned]
+    assert found == []
+
+
+def test_backends_that_may_use_threads_exist() -> None:
+    assert {name for name in BACKENDS if not (ROOT / "src" / "lakestream" / name).is_file()} == set()
+
+
+def test_the_lock_names_versions_and_hashes_only() -> None:
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    legal = re.compile(r"[a-z0-9][a-z0-9.-]*==\S+( ; [^/]*)? \\|    --hash=sha256:[0-9a-f]{64}( \\)?")
+    assert [line for line in lines if not legal.fullmatch(line)] == []
