@@ -1,0 +1,44 @@
+"""Brokers without a front door, on shared backends."""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+from lakestream.catalog import SimulatedTables
+from lakestream.catalog.port import TableCatalog
+from lakestream.metadata.brokers import Broker
+from lakestream.metadata.memory import MemoryStore
+from lakestream.metadata.store import Store
+from lakestream.objects import MemoryObjects, ObjectStore
+from lakestream.runtime import Runtime, system
+from lakestream.stream import Streams, StreamSettings
+from lakestream.table import HistoryReader
+
+
+def seeded(seed: int = 1) -> Runtime:
+    return Runtime(system().clock, random.Random(seed))
+
+
+@dataclass
+class Cluster:
+    """What brokers share."""
+
+    runtime: Runtime = field(default_factory=seeded)
+    store: Store = field(default_factory=lambda: MemoryStore(seeded()))
+    objects: ObjectStore = field(default_factory=MemoryObjects)
+    catalog: TableCatalog = field(default_factory=SimulatedTables)
+    settings: StreamSettings = field(default_factory=StreamSettings)
+
+    @asynccontextmanager
+    async def brokers(self, count: int) -> AsyncIterator[list[Streams]]:
+        async with AsyncExitStack() as stack:
+            started = []
+            for broker_id in range(1, count + 1):
+                broker = Broker(broker_id, "127.0.0.1", 9091 + broker_id, None, self.runtime.new_id().hex)
+                history = HistoryReader(self.objects)
+                streams = Streams(broker, self.store, self.objects, self.catalog, history, self.runtime, self.settings)
+                await streams.start()
+                stack.push_async_callback(streams.stop)
+                started.append(streams)
+            yield started
