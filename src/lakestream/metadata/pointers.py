@@ -37,7 +37,7 @@ _GONE: Final = ("gone/", "gone0")
 _LEVEL: Final = "\x1f"
 """Between the levels of a namespace."""
 _INSIDE: Final = "\x1e"
-"""Between a namespace and a table's name; sorts before `_LEVEL`, so a range of tables ends where child namespaces begin."""
+"""Between a namespace and a table's name. Sorts before `_LEVEL`: tables of a namespace come before its children."""
 _ATTEMPTS: Final = 50
 
 

@@ -1,0 +1,55 @@
+"""Binding a table to a topic and letting it go again, as chains of steps that any process may resume."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+from uuid import UUID
+
+from lakestream.errors import Conflict, TableExists
+from lakestream.metadata.pointers import Pointer, PointerRow, Pointers, TableName
+
+DEFAULT_NAMESPACE: Final = ("default",)
+
+
+def detached_name(name: str, topic_id: UUID) -> str:
+    """The name that outlives the topic; also the folder of its table."""
+    return f"{name}__{topic_id.hex[:8]}"
+
+
+async def bind(
+    pointers: Pointers, topic_id: UUID, name: str, make_pointer: Callable[[], Awaitable[PointerRow]]
+) -> None:
+    """Pointer first, name last. `make_pointer` stores the first pointer, or returns the one that is there."""
+    row = await pointers.get(topic_id)
+    if row is None:
+        row = await make_pointer()
+    if not row.pointer.bound:
+        raise Conflict(f"the table of topic {topic_id} was detached when the topic was deleted")
+    wanted = TableName(DEFAULT_NAMESPACE, name)
+    try:
+        await pointers.bind(topic_id, wanted, make_namespace=True)
+    except TableExists as error:
+        raise Conflict(f"table {wanted} is not topic {topic_id}'s: rename or drop it first") from error
+
+
+async def detach(pointers: Pointers, topic_id: UUID) -> str | None:
+    """Pointer first: from then on a commit that is still under way finds another version, and loses."""
+    while True:
+        row = await pointers.get(topic_id)
+        if row is None:
+            return None
+        if not row.pointer.bound:
+            break
+        try:
+            await pointers.swing(topic_id, row.version, Pointer(row.pointer.metadata_location, bound=False))
+        except Conflict:
+            continue
+        break
+    name = await pointers.name_of(topic_id)
+    if name is None:
+        # Its creation was never finished, so nothing was ever committed to it.
+        await pointers.drop(topic_id)
+        return None
+    if not name.name.endswith(detached_name("", topic_id)):
+        name = TableName(name.namespace, detached_name(name.name, topic_id))
+        await pointers.rename(topic_id, name)
+    return str(name)

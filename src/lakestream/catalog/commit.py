@@ -1,0 +1,186 @@
+"""The one way a table changes, for engines and brokers alike: load, stage new metadata, swing the pointer.
+
+A commit is one attempt on the metadata that was loaded. PyIceberg and file access block, so
+they run on threads that this object owns; the store is asked from the event loop.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar
+from uuid import UUID
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.utils.properties import property_as_bool
+
+from lakestream.catalog.files import MetadataFiles, version_of
+from lakestream.catalog.index import read_manifests
+from lakestream.catalog.rules import check_change
+from lakestream.errors import Conflict, ObjectMissing, RequestError, StorageError, Unavailable
+from lakestream.metadata.pointers import Pointer, PointerRow, Pointers
+from lakestream.metadata.store import Store
+from lakestream.runtime import Runtime
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_THREADS: Final = 4
+_LOAD_ATTEMPTS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """A table as it was when its pointer was read. `metadata` is shared: never change it."""
+
+    table_id: UUID
+    row: PointerRow
+    metadata: TableMetadata
+
+    @property
+    def location(self) -> str:
+        """Where its metadata is."""
+        return self.row.pointer.metadata_location
+
+
+class Change(NamedTuple):
+    requirements: Sequence[TableRequirement]
+    updates: Sequence[TableUpdate]
+
+
+Prepare = Callable[[TableMetadata, list[str]], Change]
+"""Blocking. Gets the metadata to build on; names each file in the list before it makes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    metadata: TableMetadata
+    location: str
+    written: list[str]
+
+
+class Commits:
+    def __init__(self, store: Store, runtime: Runtime, io_properties: Mapping[str, str]) -> None:
+        self.pointers: Final = Pointers(store)
+        self.files: Final = MetadataFiles(io_properties)
+        self.runtime: Final = runtime
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="catalog")
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Runs blocking work on this room's threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    async def load(self, table_id: UUID) -> Current | None:
+        """None: there is no such table."""
+        row = await self.pointers.get(table_id)
+        for attempt in range(_LOAD_ATTEMPTS):
+            if row is None:
+                return None
+            location = row.pointer.metadata_location
+            try:
+                metadata = await self.run(lambda location=location: self.files.read(location))  # type: ignore[misc]
+            except ObjectMissing:
+                latest = await self.pointers.get(table_id)
+                if latest == row or attempt == _LOAD_ATTEMPTS - 1:
+                    raise
+                row = latest
+            else:
+                return Current(table_id, row, metadata)
+        return None
+
+    async def create(self, table_id: UUID, metadata: TableMetadata, *, bound: bool) -> Current:
+        """Stores the first metadata of a table. If the table is there already, that one is returned."""
+        unique = self.runtime.new_id()
+        location = await self.run(lambda: self.files.write(metadata, 0, unique))
+        pointer = Pointer(location, bound)
+        row = await self.pointers.add(table_id, pointer)
+        if row.pointer == pointer:
+            return Current(table_id, row, metadata)
+        await self.run(lambda: self.files.delete([location]))
+        return Current(table_id, row, await self.run(lambda: self.files.read(row.pointer.metadata_location)))
+
+    async def commit(self, current: Current, prepare: Prepare, *, validate: bool = False) -> Current:
+        """One attempt on exactly `current`. Raises `Conflict` if the table is another by now (nothing changed),
+        `TableRefused` or `RequestError` for a change that cannot be, `Unavailable` if the outcome is unknown.
+
+        `validate`: the updates come from outside and the result is checked as a whole."""
+        unique = self.runtime.new_id()
+        staged = await self.run(lambda: self._stage(current, prepare, unique, validate))
+        if staged is None:
+            return current
+        pointer = Pointer(staged.location, current.row.pointer.bound)
+        try:
+            row = await self.pointers.swing(current.table_id, current.row.version, pointer)
+        except Conflict:
+            # Refused for certain, so nobody can ever name what was written for this attempt.
+            await self.run(lambda: self.files.delete(staged.written))
+            raise
+        await self.run(lambda: self._clean(current.metadata, staged.metadata))
+        return Current(current.table_id, row, staged.metadata)
+
+    def _stage(self, current: Current, prepare: Prepare, unique: UUID, validate: bool) -> _Staged | None:
+        written: list[str] = []
+        staged = None
+        try:
+            change = prepare(current.metadata, written)
+            metadata = apply_change(current.metadata, change, current.location, validate=validate)
+            if metadata is current.metadata:
+                return None
+            if current.row.pointer.bound:
+                check_change(current.metadata, metadata)
+            self.files.sync(written)
+            location = self.files.write(metadata, version_of(current.location) + 1, unique)
+            written.append(location)
+            staged = _Staged(metadata, location, written)
+        except OSError as error:
+            raise Unavailable(f"files of table {current.table_id} cannot be written now: {error}") from error
+        finally:
+            if staged is None:
+                self.files.delete(written)
+        return staged
+
+    def _clean(self, old: TableMetadata, new: TableMetadata) -> None:
+        """Deletes what the commit made unreachable: metadata beyond the log's length, and the manifests of
+        snapshots that expired. A failure leaves orphans, never a broken table."""
+        if not property_as_bool(new.properties, "gc.enabled", True):
+            return
+        if property_as_bool(new.properties, "write.metadata.delete-after-commit.enabled", False):
+            kept = {entry.metadata_file for entry in new.metadata_log}
+            self.files.delete(entry.metadata_file for entry in old.metadata_log if entry.metadata_file not in kept)
+        try:
+            self.files.delete(self._expired(old, new))
+        except (StorageError, Unavailable) as error:
+            _log.warning("manifests of expired snapshots stay as orphans: %s", error)
+
+    def _expired(self, old: TableMetadata, new: TableMetadata) -> list[str]:
+        kept_lists = {snapshot.manifest_list for snapshot in new.snapshots}
+        lists = [snapshot.manifest_list for snapshot in old.snapshots if snapshot.manifest_list not in kept_lists]
+        if not lists:
+            return []
+        kept = {path for manifest_list in kept_lists for path in self._manifest_paths(manifest_list)}
+        gone = {path for manifest_list in lists for path in self._manifest_paths(manifest_list)} - kept
+        return [*sorted(gone), *lists]
+
+    def _manifest_paths(self, manifest_list: str) -> list[str]:
+        return [manifest.manifest_path for manifest in read_manifests(self.files.io, manifest_list)]
+
+
+def apply_change(base: TableMetadata, change: Change, location: str, *, validate: bool) -> TableMetadata:
+    """The metadata after the change; `base` itself if nothing changes. Raises `Conflict`, `RequestError`."""
+    for requirement in change.requirements:
+        try:
+            requirement.validate(base)
+        except CommitFailedException as error:
+            raise Conflict(str(error)) from error
+    if not change.updates:
+        return base
+    try:
+        return update_table_metadata(base, tuple(change.updates), validate, location)
+    except (ValueError, KeyError) as error:
+        raise RequestError(f"the table cannot be changed so: {error}") from error

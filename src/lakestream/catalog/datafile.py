@@ -1,0 +1,76 @@
+"""A written Parquet file as an Iceberg data file, with the metrics of its own footer. Blocking."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Record
+
+from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
+from lakestream.model import WrittenFile
+from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC, UNPARTITIONED
+
+
+def to_iceberg(io: FileIO, metadata: TableMetadata, file: WrittenFile) -> DataFile:
+    """Raises ValueError if the file cannot be in its spec, `CorruptObject` if it is not what its writer said."""
+    partition = _partition(file)
+    try:
+        source = io.new_input(file.path)
+        size_bytes = len(source)
+        with source.open() as stream:
+            footer = pq.read_metadata(stream)
+    except FileNotFoundError as error:
+        raise ObjectMissing(f"data file {file.path} is missing") from error
+    except pa.ArrowInvalid as error:
+        raise CorruptObject(f"data file {file.path} is no Parquet file: {error}") from error
+    except OSError as error:
+        raise Unavailable(f"data file {file.path} cannot be read now: {error}") from error
+    if (footer.num_rows, size_bytes) != (file.record_count, file.size_bytes):
+        raise CorruptObject(
+            f"data file {file.path} has {footer.num_rows} records in {size_bytes} bytes,"
+            f" its writer said {file.record_count} in {file.size_bytes}"
+        )
+    schema = metadata.schema()
+    columns = parquet_path_to_id_mapping(schema)
+    plan = compute_statistics_plan(schema, metadata.properties)
+    for group in range(footer.num_row_groups):
+        for position in range(footer.num_columns):
+            column = footer.row_group(group).column(position)
+            if not column.is_stats_set:
+                field_id = columns[column.path_in_schema]
+                plan[field_id] = replace(plan[field_id], mode=MetricsMode(MetricModeTypes.NONE))
+    statistics = data_file_statistics_from_parquet_metadata(footer, plan, columns)
+    data_file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=file.path,
+        file_format=FileFormat.PARQUET,
+        partition=partition,
+        file_size_in_bytes=size_bytes,
+        sort_order_id=None,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )
+    data_file.spec_id = file.spec_id
+    return data_file
+
+
+def _partition(file: WrittenFile) -> Record:
+    if file.spec_id == UNPARTITIONED.spec_id:
+        return Record()
+    if file.spec_id != STREAM_SPEC.spec_id:
+        raise ValueError(f"{file.path}: partition spec {file.spec_id} is not one that a stream's table is written in")
+    window = file.offset_min // OFFSET_WINDOW
+    if file.partition_min != file.partition_max or file.offset_max // OFFSET_WINDOW != window:
+        raise ValueError(f"{file.path} spans stream partitions or offset windows: it belongs in an unpartitioned file")
+    return Record(file.partition_min, window * OFFSET_WINDOW)

@@ -1,0 +1,117 @@
+"""Table metadata as files. Blocking: called on the catalog's own threads only."""
+
+import logging
+import os
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Final
+from urllib.parse import urlparse
+from uuid import UUID
+
+from pydantic import ValidationError
+from pyiceberg.exceptions import ValidationError as IcebergValidationError
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.serializers import FromInputFile, ToOutputFile
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata
+
+from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
+
+_log = logging.getLogger(__name__)
+
+_CACHED_METADATA: Final = 64
+_TABLE_DEPTH: Final = 4
+"""Folders that a table's first file may have made or changed: `<bucket>/tables/<table>/_iceberg`."""
+_VERSIONED: Final = re.compile(r"(\d+)-[^/]*\.metadata\.json$")
+
+
+def version_of(metadata_location: str) -> int:
+    """The number a metadata file's name begins with; -1 if it has none."""
+    found = _VERSIONED.search(metadata_location.rsplit("/", 1)[-1])
+    return int(found.group(1)) if found else -1
+
+
+class MetadataFiles:
+    """Reads (cached: a location is written once), writes durably, deletes."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self.io: Final = PyArrowFileIO(dict(properties))
+        self._cache: OrderedDict[str, TableMetadata] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def read(self, location: str) -> TableMetadata:
+        """The caller must not change what it gets."""
+        with self._lock:
+            if location in self._cache:
+                self._cache.move_to_end(location)
+                return self._cache[location]
+        try:
+            metadata = FromInputFile.table_metadata(self.io.new_input(location))
+        except FileNotFoundError as error:
+            raise ObjectMissing(f"table metadata {location} is missing") from error
+        except OSError as error:
+            raise Unavailable(f"table metadata {location} cannot be read now: {error}") from error
+        except (ValidationError, IcebergValidationError, ValueError) as error:
+            raise CorruptObject(f"table metadata {location} does not parse: {error}") from error
+        self._remember(location, metadata)
+        return metadata
+
+    def write(self, metadata: TableMetadata, version: int, unique: UUID) -> str:
+        """Stores metadata under a fresh name, so that it survives a power cut. Returns its location."""
+        provider = load_location_provider(metadata.location, metadata.properties)
+        location = provider.new_metadata_location(f"{version:05d}-{unique}.metadata.json")
+        try:
+            ToOutputFile.table_metadata(metadata, self.io.new_output(location))
+            self.sync([location], new_folders=version == 0)
+        except OSError as error:
+            raise Unavailable(f"table metadata {location} cannot be written now: {error}") from error
+        self._remember(location, metadata)
+        return location
+
+    def sync(self, locations: Iterable[str], *, new_folders: bool = False) -> None:
+        """Makes local files and their directories durable; object stores have done so on their own."""
+        folders = set()
+        for location in locations:
+            path = _local_path(location)
+            if path is not None:
+                _fsync(path)
+                for _ in range(_TABLE_DEPTH if new_folders else 1):
+                    path = os.path.dirname(path)
+                    folders.add(path)
+        for folder in folders:
+            _fsync(folder)
+
+    def delete(self, locations: Iterable[str]) -> None:
+        """Deletes what is there; a failure leaves an orphan behind and is only logged."""
+        for location in locations:
+            with self._lock:
+                self._cache.pop(location, None)
+            try:
+                self.io.delete(location)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                _log.warning("%s could not be deleted and stays as an orphan: %s", location, error)
+
+    def _remember(self, location: str, metadata: TableMetadata) -> None:
+        with self._lock:
+            self._cache[location] = metadata
+            while len(self._cache) > _CACHED_METADATA:
+                self._cache.popitem(last=False)
+
+
+def _local_path(location: str) -> str | None:
+    parsed = urlparse(location)
+    if parsed.scheme not in ("", "file"):
+        return None
+    return parsed.path if parsed.scheme else location
+
+
+def _fsync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,137 @@
+"""The live files that manifests name, kept per manifest: a manifest never changes, so only new ones are read.
+
+Blocking: called on the catalog's own threads only.
+"""
+
+import struct
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntry, ManifestFile, read_manifest_list
+
+from lakestream.errors import CorruptObject, ObjectMissing, StorageError, Unavailable
+from lakestream.model import DataFile, PositionDeletes
+from lakestream.table.schema import RAW_SCHEMA
+
+_PARTITION: Final = RAW_SCHEMA.find_field("_stream_partition").field_id
+_OFFSET: Final = RAW_SCHEMA.find_field("_offset").field_id
+_TIMESTAMP: Final = RAW_SCHEMA.find_field("_timestamp").field_id
+_INT: Final = struct.Struct("<i")
+_LONG: Final = struct.Struct("<q")
+_CACHED_ENTRIES: Final = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What one manifest names as live."""
+
+    files: tuple[DataFile, ...]
+    deletes: tuple[PositionDeletes, ...]
+
+
+def read_manifests(io: FileIO, manifest_list: str) -> list[ManifestFile]:
+    try:
+        return list(read_manifest_list(io.new_input(manifest_list)))
+    except FileNotFoundError as error:
+        raise ObjectMissing(f"manifest list {manifest_list} is missing") from error
+    except OSError as error:
+        raise Unavailable(f"manifest list {manifest_list} cannot be read now: {error}") from error
+    except (ValueError, KeyError, EOFError) as error:
+        raise CorruptObject(f"manifest list {manifest_list} does not parse: {error}") from error
+
+
+def read_entries(io: FileIO, manifest: ManifestFile, *, live: bool = True) -> list[ManifestEntry]:
+    """The entries with what they inherit from the manifest; the deleted ones too unless `live`."""
+    try:
+        return manifest.fetch_manifest_entry(io, discard_deleted=live)
+    except FileNotFoundError as error:
+        raise ObjectMissing(f"manifest {manifest.manifest_path} is missing") from error
+    except OSError as error:
+        raise Unavailable(f"manifest {manifest.manifest_path} cannot be read now: {error}") from error
+    except (ValueError, KeyError, EOFError) as error:
+        raise CorruptObject(f"manifest {manifest.manifest_path} does not parse: {error}") from error
+
+
+class ManifestIndex:
+    """Bounded by entries; the least recently used manifests go first."""
+
+    def __init__(self, io: FileIO, *, max_entries: int = _CACHED_ENTRIES) -> None:
+        self._io = io
+        self._max_entries = max_entries
+        self._entries = 0
+        self._manifests: OrderedDict[str, Manifest] = OrderedDict()
+        self._lock = threading.Lock()
+        self.reads = 0
+        """How many manifests were read so far."""
+
+    def get(self, manifest: ManifestFile) -> Manifest:
+        path = manifest.manifest_path
+        with self._lock:
+            if path in self._manifests:
+                self._manifests.move_to_end(path)
+                return self._manifests[path]
+            self.reads += 1
+        found = _manifest(path, read_entries(self._io, manifest))
+        with self._lock:
+            if path not in self._manifests:
+                self._manifests[path] = found
+                self._entries += _weight(found)
+            while self._entries > self._max_entries and len(self._manifests) > 1:
+                _, dropped = self._manifests.popitem(last=False)
+                self._entries -= _weight(dropped)
+        return found
+
+
+def _weight(manifest: Manifest) -> int:
+    return 1 + len(manifest.files) + len(manifest.deletes)
+
+
+def _manifest(path: str, entries: Sequence[ManifestEntry]) -> Manifest:
+    files, deletes = [], []
+    for entry in entries:
+        file = entry.data_file
+        if file.content == DataFileContent.DATA:
+            files.append(to_data_file(file))
+        elif file.content == DataFileContent.EQUALITY_DELETES:
+            raise StorageError(
+                f"{path} names equality deletes ({file.file_path}), which cannot be applied to a stream:"
+                " rewrite the table's data files with the engine that wrote them"
+            )
+        elif file.file_format != FileFormat.PARQUET:
+            raise StorageError(
+                f"{path} names deletion vectors or deletes that are not Parquet ({file.file_path}),"
+                " which are not read yet: rewrite the table's data files with the engine that wrote them"
+            )
+        else:
+            deletes.append(PositionDeletes(file.file_path))
+    return Manifest(tuple(files), tuple(deletes))
+
+
+def to_data_file(file: IcebergFile) -> DataFile:
+    lower, upper = file.lower_bounds or {}, file.upper_bounds or {}
+    timestamp_max_us = _bound(_LONG, upper, _TIMESTAMP)
+    return DataFile(
+        path=file.file_path,
+        record_count=file.record_count,
+        size_bytes=file.file_size_in_bytes,
+        partition_min=_bound(_INT, lower, _PARTITION),
+        partition_max=_bound(_INT, upper, _PARTITION),
+        offset_min=_bound(_LONG, lower, _OFFSET),
+        offset_max=_bound(_LONG, upper, _OFFSET),
+        timestamp_max_ms=None if timestamp_max_us is None else timestamp_max_us // 1000,
+        spec_id=file.spec_id,
+    )
+
+
+def _bound(kind: struct.Struct, bounds: dict[int, bytes], field_id: int) -> int | None:
+    """A bound of another width than the column's says nothing."""
+    data = bounds.get(field_id)
+    if data is None or len(data) != kind.size:
+        return None
+    value: int = kind.unpack(data)[0]
+    return value

@@ -1,0 +1,92 @@
+"""What a commit to a stream's table must keep. Pure."""
+
+from collections.abc import Sequence
+
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
+
+from lakestream.catalog.port import View
+from lakestream.errors import TableRefused
+from lakestream.model import DataFile, WrittenFile
+from lakestream.table.schema import (
+    FRONTIER_PROPERTY,
+    RAW_SCHEMA,
+    STREAM_SPEC,
+    TOPIC_ID_PROPERTY,
+    UNPARTITIONED,
+    frontier_text,
+    parse_frontier,
+)
+
+
+def falls(old: tuple[int, ...], new: tuple[int, ...]) -> bool:
+    """Whether `new` is behind `old` in any partition, or has fewer of them."""
+    return len(new) < len(old) or any(after < before for before, after in zip(old, new, strict=False))
+
+
+def check_commit(view: View, add: Sequence[WrittenFile], remove: Sequence[DataFile], frontier: tuple[int, ...]) -> None:
+    """Raises ValueError for a commit that is wrong whatever the table's present state is."""
+    if falls(view.frontier, frontier):
+        raise ValueError(
+            f"{view.table}: the frontier would fall from {frontier_text(view.frontier)} to {frontier_text(frontier)}"
+        )
+    live = {file.path for file in view.files}
+    gone = {file.path for file in remove}
+    added = {file.path for file in add}
+    if len(added) != len(add) or added & live:
+        raise ValueError(f"{view.table}: a file would be in the table twice: {sorted(added & live) or sorted(added)}")
+    if len(gone) != len(remove) or not gone <= live:
+        raise ValueError(f"{view.table}: files to remove are not in the view: {sorted(gone - live)}")
+
+
+def check_change(base: TableMetadata, new: TableMetadata) -> None:
+    """Raises `TableRefused` for a change, by whomever, that the table of a living topic must never have."""
+    if new.table_uuid != base.table_uuid:
+        raise TableRefused("the UUID of a stream's table cannot change: it is the topic's")
+    if new.location != base.location:
+        raise TableRefused("the location of a stream's table cannot change while its topic lives")
+    if new.format_version != base.format_version:
+        raise TableRefused(
+            f"a stream's table stays in format version {base.format_version}: the engine writes no other"
+        )
+    if new.properties.get(TOPIC_ID_PROPERTY) != base.properties.get(TOPIC_ID_PROPERTY):
+        raise TableRefused(f"{TOPIC_ID_PROPERTY} binds the table to its topic and cannot be changed or removed")
+    _check_frontier(base, new)
+    if base.current_snapshot_id is not None and new.current_snapshot_id is None:
+        raise TableRefused(f"branch {MAIN_BRANCH} of a stream's table cannot be removed: consumers read it")
+    _check_columns(new.schema())
+    specs = {spec.spec_id: spec for spec in new.partition_specs}
+    for spec in (UNPARTITIONED, STREAM_SPEC):
+        if specs.get(spec.spec_id) != spec:
+            raise TableRefused(
+                f"partition spec {spec.spec_id} of a stream's table cannot be removed: the engine writes it"
+            )
+
+
+def _check_frontier(base: TableMetadata, new: TableMetadata) -> None:
+    before, after = base.properties.get(FRONTIER_PROPERTY), new.properties.get(FRONTIER_PROPERTY)
+    if before is None or before == after:
+        return
+    if after is None:
+        raise TableRefused(f"{FRONTIER_PROPERTY} says which offsets the table holds and cannot be removed")
+    try:
+        fell = falls(parse_frontier(before), parse_frontier(after))
+    except ValueError as error:
+        raise TableRefused(f"{FRONTIER_PROPERTY} must be offsets with commas between, not {after!r}") from error
+    if fell:
+        raise TableRefused(f"{FRONTIER_PROPERTY} would fall from {before} to {after}: a frontier never goes back")
+    known = {snapshot.snapshot_id for snapshot in base.snapshots}
+    if new.current_snapshot_id is None or new.current_snapshot_id in known:
+        raise TableRefused(f"{FRONTIER_PROPERTY} changes only together with a new snapshot on {MAIN_BRANCH}")
+
+
+def _check_columns(schema: Schema) -> None:
+    for field in RAW_SCHEMA.fields:
+        found = schema.find_field(field.field_id) if field.field_id in schema.field_ids else None
+        if found is None or found.name != field.name or found.field_type != field.field_type:
+            raise TableRefused(f"column {field.name} of a stream's table cannot be dropped, renamed or retyped")
+        if found.required != field.required:
+            raise TableRefused(
+                f"column {field.name} of a stream's table stays {'required' if field.required else 'optional'}"
+            )

@@ -1,0 +1,97 @@
+"""Tables without files or threads: for the simulator. The pointers are as real as the store they are in."""
+
+from collections.abc import MutableMapping, Sequence
+from dataclasses import replace
+from itertools import count
+from uuid import UUID
+
+from lakestream.catalog.binding import bind, detach, detached_name
+from lakestream.catalog.port import View
+from lakestream.catalog.rules import check_commit
+from lakestream.errors import Conflict, UnknownStream
+from lakestream.metadata.pointers import Pointer, PointerRow, Pointers
+from lakestream.metadata.store import Store
+from lakestream.model import DataFile, WrittenFile
+
+Metadata = MutableMapping[str, View]
+"""Location → what its metadata says. Shared by all that use one simulated bucket; only ever added to."""
+
+
+class SimulatedTables:
+    """Implements `TableCatalog`. Deterministic if its store is."""
+
+    def __init__(self, store: Store, metadata: Metadata | None = None) -> None:
+        self._pointers = Pointers(store)
+        self._metadata: Metadata = {} if metadata is None else metadata
+
+    async def close(self) -> None:
+        """Nothing to end."""
+
+    async def create(self, topic_id: UUID, name: str, partitions: int) -> View:
+        async def make_pointer() -> PointerRow:
+            location = f"simulated://tables/{detached_name(name, topic_id)}"
+            view = View(topic_id, "", location, "", None, (0,) * partitions, (), ())
+            return await self._pointers.add(topic_id, Pointer(self._write(view), bound=True))
+
+        await bind(self._pointers, topic_id, name, make_pointer)
+        return await self.load(topic_id)
+
+    async def pointer(self, topic_id: UUID) -> str | None:
+        row = await self._pointers.get(topic_id)
+        return row.pointer.metadata_location if row is not None and row.pointer.bound else None
+
+    async def load(self, topic_id: UUID) -> View:
+        location = await self.pointer(topic_id)
+        name = await self._pointers.name_of(topic_id)
+        if location is None or name is None:
+            raise UnknownStream(f"no table is bound to topic {topic_id}")
+        return replace(self._metadata[location], table=str(name))
+
+    async def commit(
+        self,
+        view: View,
+        *,
+        add: Sequence[WrittenFile],
+        remove: Sequence[DataFile],
+        frontier: tuple[int, ...],
+    ) -> View:
+        check_commit(view, add, remove, frontier)
+        row = await self._pointers.get(view.topic_id)
+        if row is None or not row.pointer.bound or row.pointer.metadata_location != view.metadata_location:
+            raise Conflict(f"{view.table} is no longer what the view shows: load it again")
+        gone = {file.path for file in remove}
+        kept = tuple(file for file in view.files if file.path not in gone)
+        new = replace(
+            view,
+            snapshot_id=(view.snapshot_id or 0) + 1,
+            frontier=frontier,
+            files=(*map(_live, add), *kept),
+        )
+        location = self._write(new)
+        await self._pointers.swing(view.topic_id, row.version, Pointer(location, bound=True))
+        return replace(self._metadata[location], table=view.table)
+
+    async def detach(self, topic_id: UUID) -> str | None:
+        return await detach(self._pointers, topic_id)
+
+    def _write(self, view: View) -> str:
+        for version in count(len(self._metadata)):
+            location = f"{view.location}/_iceberg/{version:05d}.metadata.json"
+            if location not in self._metadata:
+                self._metadata[location] = replace(view, metadata_location=location)
+                return location
+        raise AssertionError("counting never ends")
+
+
+def _live(file: WrittenFile) -> DataFile:
+    return DataFile(
+        path=file.path,
+        record_count=file.record_count,
+        size_bytes=file.size_bytes,
+        partition_min=file.partition_min,
+        partition_max=file.partition_max,
+        offset_min=file.offset_min,
+        offset_max=file.offset_max,
+        timestamp_max_ms=file.timestamp_max_ms,
+        spec_id=file.spec_id,
+    )

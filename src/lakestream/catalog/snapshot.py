@@ -1,0 +1,240 @@
+"""Building a snapshot: manifests, manifest list, and the updates that put it on main.
+
+Blocking: called on the catalog's own threads only. Nothing here touches the table's pointer.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import count
+from typing import Final
+from uuid import UUID
+
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import (
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    write_manifest,
+    write_manifest_list,
+)
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import (
+    Operation,
+    Snapshot,
+    SnapshotSummaryCollector,
+    Summary,
+    update_snapshot_summaries,
+)
+from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, SetSnapshotRefUpdate, TableUpdate
+
+from lakestream.catalog.datafile import to_iceberg
+from lakestream.catalog.files import MetadataFiles
+from lakestream.catalog.index import ManifestIndex, read_entries, read_manifests
+from lakestream.catalog.merge import MAX_ENTRIES, Size, plan_merges
+from lakestream.model import WrittenFile
+
+_CODEC: Final = "deflate"
+MAX_SNAPSHOTS: Final = 100
+KEPT_SNAPSHOTS: Final = 80
+"""Expiry goes down to this, so that it is not part of every commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the new snapshot shall be. `version` is the metadata version it is built for: file names carry it,
+    so that whoever finds a file that no metadata names knows which attempt it belonged to."""
+
+    add: Sequence[WrittenFile]
+    remove: AbstractSet[str]
+    summary: Mapping[str, str]
+    snapshot_id: int
+    timestamp_ms: int
+    unique: UUID
+    version: int
+
+
+class SnapshotBuilder:
+    """One attempt. `written` is told of every file before it is made."""
+
+    def __init__(
+        self, files: MetadataFiles, index: ManifestIndex, metadata: TableMetadata, plan: Plan, written: list[str]
+    ) -> None:
+        self._files = files
+        self._index = index
+        self._metadata = metadata
+        self._plan = plan
+        self._written = written
+        self._provider = load_location_provider(metadata.location, metadata.properties)
+        self._numbers = count()
+
+    def build(self) -> tuple[TableUpdate, ...]:
+        plan, metadata = self._plan, self._metadata
+        parent = metadata.current_snapshot()
+        added = [to_iceberg(self._files.io, metadata, file) for file in plan.add]
+        old = [] if parent is None else read_manifests(self._files.io, parent.manifest_list)
+        kept, rewritten, removed = self._without_removed([manifest for manifest in old if _live_count(manifest)])
+        manifests = [*self._added_manifests(added), *rewritten, *self._merged(kept)]
+
+        path = self._new_path(f"snap-{plan.snapshot_id}-{plan.version:05d}-{plan.unique}.avro")
+        sequence_number = metadata.next_sequence_number()
+        with write_manifest_list(
+            metadata.format_version,
+            self._files.io.new_output(path),
+            plan.snapshot_id,
+            None if parent is None else parent.snapshot_id,
+            sequence_number,
+            _CODEC,
+        ) as writer:
+            writer.add_manifests(manifests)
+        snapshot = Snapshot.model_validate(
+            {
+                "snapshot-id": plan.snapshot_id,
+                "parent-snapshot-id": None if parent is None else parent.snapshot_id,
+                "manifest-list": path,
+                "sequence-number": sequence_number,
+                "timestamp-ms": max(plan.timestamp_ms, metadata.last_updated_ms),
+                "summary": self._summary(parent, added, removed),
+                "schema-id": metadata.current_schema_id,
+            }
+        )
+        expired = plan_expiry(metadata)
+        return (
+            AddSnapshotUpdate(snapshot=snapshot),
+            SetSnapshotRefUpdate.model_validate(
+                {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": plan.snapshot_id}
+            ),
+            *([RemoveSnapshotsUpdate.model_validate({"snapshot-ids": expired})] if expired else []),
+        )
+
+    def _without_removed(
+        self, manifests: Iterable[ManifestFile]
+    ) -> tuple[list[ManifestFile], list[ManifestFile], list[IcebergFile]]:
+        """Manifests that stay as they are, those rewritten without the removed files, and those files."""
+        kept, rewritten, removed = [], [], []
+        for manifest in manifests:
+            if manifest.content != ManifestContent.DATA or not any(
+                file.path in self._plan.remove for file in self._index.get(manifest).files
+            ):
+                kept.append(manifest)
+                continue
+            entries = []
+            for entry in read_entries(self._files.io, manifest):
+                if entry.data_file.file_path in self._plan.remove:
+                    removed.append(entry.data_file)
+                    entries.append(_with_status(entry, ManifestEntryStatus.DELETED, self._plan.snapshot_id))
+                else:
+                    entries.append(_with_status(entry, ManifestEntryStatus.EXISTING, entry.snapshot_id))
+            rewritten.append(self._write(manifest.partition_spec_id, entries))
+        return kept, rewritten, removed
+
+    def _merged(self, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
+        sizes = [
+            Size(position, manifest.partition_spec_id, _live_count(manifest))
+            for position, manifest in enumerate(manifests)
+            if manifest.content == ManifestContent.DATA
+        ]
+        groups = plan_merges(sizes)
+        replaced = {position for group in groups for position in group}
+        result = [manifest for position, manifest in enumerate(manifests) if position not in replaced]
+        for group in groups:
+            entries = [entry for position in group for entry in read_entries(self._files.io, manifests[position])]
+            entries.sort(key=_place)
+            kept = [_with_status(entry, ManifestEntryStatus.EXISTING, entry.snapshot_id) for entry in entries]
+            result += self._write_chunks(manifests[group[0]].partition_spec_id, kept)
+        return result
+
+    def _added_manifests(self, files: Iterable[IcebergFile]) -> list[ManifestFile]:
+        by_spec: dict[int, list[ManifestEntry]] = defaultdict(list)
+        for file in files:
+            by_spec[file.spec_id].append(
+                ManifestEntry.from_args(
+                    status=ManifestEntryStatus.ADDED,
+                    snapshot_id=self._plan.snapshot_id,
+                    sequence_number=None,
+                    file_sequence_number=None,
+                    data_file=file,
+                )
+            )
+        return [manifest for spec_id, new in sorted(by_spec.items()) for manifest in self._write_chunks(spec_id, new)]
+
+    def _write_chunks(self, spec_id: int, entries: Sequence[ManifestEntry]) -> list[ManifestFile]:
+        return [
+            self._write(spec_id, entries[start : start + MAX_ENTRIES]) for start in range(0, len(entries), MAX_ENTRIES)
+        ]
+
+    def _write(self, spec_id: int, entries: Iterable[ManifestEntry]) -> ManifestFile:
+        path = self._new_path(f"{self._plan.version:05d}-{self._plan.unique}-m{next(self._numbers)}.avro")
+        with write_manifest(
+            self._metadata.format_version,
+            self._metadata.specs()[spec_id],
+            self._metadata.schema(),
+            self._files.io.new_output(path),
+            self._plan.snapshot_id,
+            _CODEC,
+        ) as writer:
+            for entry in entries:
+                writer.add_entry(entry)
+        return writer.to_manifest_file()
+
+    def _new_path(self, name: str) -> str:
+        path = self._provider.new_metadata_location(name)
+        self._written.append(path)
+        return path
+
+    def _summary(
+        self, parent: Snapshot | None, added: Sequence[IcebergFile], removed: Sequence[IcebergFile]
+    ) -> Summary:
+        collector = SnapshotSummaryCollector()
+        schema, specs = self._metadata.schema(), self._metadata.specs()
+        for file in added:
+            collector.add_file(file, schema, specs[file.spec_id])
+        for file in removed:
+            collector.remove_file(file, schema, specs[file.spec_id])
+        operation = Operation.OVERWRITE if removed else Operation.APPEND
+        return update_snapshot_summaries(
+            Summary(operation=operation, **collector.build(), **self._plan.summary),
+            None if parent is None else parent.summary,
+        )
+
+
+def plan_expiry(metadata: TableMetadata) -> list[int]:
+    """The snapshots to expire when one more is added: the oldest that no branch or tag names."""
+    excess = len(metadata.snapshots) + 1 - MAX_SNAPSHOTS
+    if excess <= 0:
+        return []
+    named = {ref.snapshot_id for ref in metadata.refs.values()} | {metadata.current_snapshot_id}
+    free = sorted(
+        (snapshot.sequence_number or 0, snapshot.snapshot_id)
+        for snapshot in metadata.snapshots
+        if snapshot.snapshot_id not in named
+    )
+    return [snapshot_id for _, snapshot_id in free[: excess + MAX_SNAPSHOTS - KEPT_SNAPSHOTS]]
+
+
+def _live_count(manifest: ManifestFile) -> int:
+    """Manifests of old formats may not say how many entries they have: they are taken as full."""
+    if manifest.added_files_count is None or manifest.existing_files_count is None:
+        return MAX_ENTRIES
+    return manifest.added_files_count + manifest.existing_files_count
+
+
+def _place(entry: ManifestEntry) -> tuple[object, ...]:
+    """Entries of one partition of the spec stay together, oldest first."""
+    partition = entry.data_file.partition
+    values = [partition[position] for position in range(len(partition))]
+    return (*((value is not None, value) for value in values), entry.sequence_number or 0)
+
+
+def _with_status(entry: ManifestEntry, status: ManifestEntryStatus, snapshot_id: int | None) -> ManifestEntry:
+    return ManifestEntry.from_args(
+        status=status,
+        snapshot_id=snapshot_id,
+        sequence_number=entry.sequence_number,
+        file_sequence_number=entry.file_sequence_number,
+        data_file=entry.data_file,
+    )

@@ -1,0 +1,176 @@
+"""The tables of streams, with PyIceberg as a library over the metadata store's pointers."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+from uuid import UUID
+
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
+
+from lakestream.catalog.binding import bind, detach, detached_name
+from lakestream.catalog.commit import Change, Commits, Current
+from lakestream.catalog.files import version_of
+from lakestream.catalog.index import ManifestIndex, read_manifests
+from lakestream.catalog.port import View
+from lakestream.catalog.rules import check_commit
+from lakestream.catalog.snapshot import Plan, SnapshotBuilder
+from lakestream.errors import Conflict, ObjectMissing, StorageError, UnknownStream
+from lakestream.metadata.pointers import PointerRow
+from lakestream.metadata.store import Store
+from lakestream.model import DataFile, WrittenFile
+from lakestream.runtime import Runtime
+from lakestream.table.schema import (
+    FRONTIER_PROPERTY,
+    PROPERTIES,
+    RAW_SCHEMA,
+    STREAM_SPEC,
+    TOPIC_ID_PROPERTY,
+    UNPARTITIONED,
+    frontier_text,
+    parse_frontier,
+)
+
+
+class PyIcebergTables:
+    """Implements `TableCatalog`. `bucket_url` is where tables live; `close` ends its threads."""
+
+    def __init__(
+        self,
+        store: Store,
+        bucket_url: str,
+        runtime: Runtime,
+        *,
+        io_properties: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.commits: Final = Commits(store, runtime, io_properties)
+        self.index: Final = ManifestIndex(self.commits.files.io)
+        self._bucket_url = bucket_url.rstrip("/")
+        self._runtime = runtime
+        self._views: dict[UUID, View] = {}
+
+    async def close(self) -> None:
+        self.commits.close()
+
+    async def create(self, topic_id: UUID, name: str, partitions: int) -> View:
+        async def make_pointer() -> PointerRow:
+            location = f"{self._bucket_url}/tables/{detached_name(name, topic_id)}"
+            metadata = _first_metadata(topic_id, location, partitions, self._runtime.clock.now_ms())
+            return (await self.commits.create(topic_id, metadata, bound=True)).row
+
+        await bind(self.commits.pointers, topic_id, name, make_pointer)
+        return await self.load(topic_id)
+
+    async def pointer(self, topic_id: UUID) -> str | None:
+        row = await self.commits.pointers.get(topic_id)
+        return row.pointer.metadata_location if row is not None and row.pointer.bound else None
+
+    async def load(self, topic_id: UUID) -> View:
+        while True:
+            current = await self.commits.load(topic_id)
+            try:
+                return await self._view(topic_id, current)
+            except ObjectMissing:
+                # The manifests of a view that has been expired meanwhile are gone; a present one's never are.
+                if current is None or await self.pointer(topic_id) == current.location:
+                    raise
+
+    async def commit(
+        self,
+        view: View,
+        *,
+        add: Sequence[WrittenFile],
+        remove: Sequence[DataFile],
+        frontier: tuple[int, ...],
+    ) -> View:
+        check_commit(view, add, remove, frontier)
+        current = await self.commits.load(view.topic_id)
+        if current is None or not current.row.pointer.bound or current.location != view.metadata_location:
+            raise Conflict(f"{view.table} is no longer what the view shows: load it again")
+        text = frontier_text(frontier)
+        plan = Plan(
+            add=add,
+            remove={file.path for file in remove},
+            summary={FRONTIER_PROPERTY: text},
+            snapshot_id=self._runtime.random.getrandbits(62) + 1,
+            timestamp_ms=self._runtime.clock.now_ms(),
+            unique=self._runtime.new_id(),
+            version=version_of(current.location) + 1,
+        )
+
+        def prepare(metadata: TableMetadata, written: list[str]) -> Change:
+            updates = SnapshotBuilder(self.commits.files, self.index, metadata, plan, written).build()
+            requirements = (
+                AssertTableUUID(uuid=metadata.table_uuid),
+                AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": view.snapshot_id}),
+            )
+            return Change(requirements, (*updates, SetPropertiesUpdate(updates={FRONTIER_PROPERTY: text})))
+
+        return await self._view(view.topic_id, await self.commits.commit(current, prepare))
+
+    async def detach(self, topic_id: UUID) -> str | None:
+        self._views.pop(topic_id, None)
+        return await detach(self.commits.pointers, topic_id)
+
+    async def _view(self, topic_id: UUID, current: Current | None) -> View:
+        name = None if current is None else await self.commits.pointers.name_of(topic_id)
+        if current is None or name is None or not current.row.pointer.bound:
+            raise UnknownStream(f"no table is bound to topic {topic_id}")
+        known = self._views.get(topic_id)
+        if known is not None and (known.metadata_location, known.table) == (current.location, str(name)):
+            return known
+        view = await self.commits.run(lambda: self._read_view(topic_id, str(name), current))
+        self._views[topic_id] = view
+        return view
+
+    def _read_view(self, topic_id: UUID, table: str, current: Current) -> View:
+        metadata = current.metadata
+        bound_to = metadata.properties.get(TOPIC_ID_PROPERTY)
+        if bound_to != str(topic_id):
+            raise StorageError(f"{table}: property {TOPIC_ID_PROPERTY} is {bound_to!r}, not {topic_id}")
+        text = metadata.properties.get(FRONTIER_PROPERTY)
+        try:
+            frontier = parse_frontier(text or "")
+        except ValueError as error:
+            raise StorageError(f"{table}: property {FRONTIER_PROPERTY} is no frontier: {text!r}") from error
+        if not frontier:
+            raise StorageError(f"{table}: property {FRONTIER_PROPERTY} is missing")
+        snapshot = metadata.current_snapshot()
+        manifests = [] if snapshot is None else read_manifests(self.commits.files.io, snapshot.manifest_list)
+        found = [self.index.get(manifest) for manifest in manifests]
+        return View(
+            topic_id=topic_id,
+            table=table,
+            location=metadata.location,
+            metadata_location=current.location,
+            snapshot_id=None if snapshot is None else snapshot.snapshot_id,
+            frontier=frontier,
+            files=tuple(file for manifest in found for file in manifest.files),
+            deletes=tuple(file for manifest in found for file in manifest.deletes),
+        )
+
+
+def _first_metadata(topic_id: UUID, location: str, partitions: int, now_ms: int) -> TableMetadata:
+    """Built field by field: PyIceberg's own way in would number the columns anew."""
+    properties = {key: value for key, value in PROPERTIES.items() if key != "format-version"}
+    properties["write.metadata.path"] = f"{location}/_iceberg"
+    properties[TOPIC_ID_PROPERTY] = str(topic_id)
+    properties[FRONTIER_PROPERTY] = frontier_text((0,) * partitions)
+    return TableMetadataV2.model_validate(
+        {
+            "table-uuid": topic_id,
+            "location": location,
+            "schemas": [RAW_SCHEMA],
+            "current-schema-id": RAW_SCHEMA.schema_id,
+            "last-column-id": RAW_SCHEMA.highest_field_id,
+            "partition-specs": [UNPARTITIONED, STREAM_SPEC],
+            "default-spec-id": STREAM_SPEC.spec_id,
+            "last-partition-id": STREAM_SPEC.last_assigned_field_id,
+            "sort-orders": [UNSORTED_SORT_ORDER],
+            "default-sort-order-id": UNSORTED_SORT_ORDER.order_id,
+            "properties": properties,
+            "last-updated-ms": now_ms,
+        }
+    )

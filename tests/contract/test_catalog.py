@@ -1,0 +1,334 @@
+"""What every `TableCatalog` keeps. One line per implementation in `CATALOGS`."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+from lakestream import runtime
+from lakestream.catalog import PyIcebergTables, SimulatedTables, TableCatalog, View
+from lakestream.errors import Conflict, UnknownStream
+from lakestream.metadata.memory import MemoryStore
+from lakestream.model import DataFile, WrittenFile
+from lakestream.table.schema import OFFSET_WINDOW, RAW_SCHEMA
+
+ORDERS = UUID("11111111-1111-4111-8111-111111111111")
+OTHER = UUID("22222222-2222-4222-8222-222222222222")
+
+
+class Bench:
+    """A catalog and a way to write files for it."""
+
+    def __init__(self, catalog: TableCatalog, folder: Path) -> None:
+        self.catalog = catalog
+        self._folder = folder
+        self._numbers: Iterator[int] = iter(range(10_000))
+
+    def file(self, first: int, end: int, *, partition: int = 0, spec_id: int = 0) -> WrittenFile:
+        path = self._folder / f"{partition}-{first}-{next(self._numbers)}.parquet"
+        rows = [
+            {
+                "_stream_partition": partition,
+                "_offset": offset,
+                "_timestamp": datetime.fromtimestamp(offset, UTC),
+                "_timestamp_type": 0,
+                "_kind": 0,
+                "_key": None,
+                "_headers": [],
+                "_headers_raw": None,
+                "_value": b"v",
+                "_schema_id": None,
+                "_crc": 7,
+            }
+            for offset in range(first, end)
+        ]
+        pq.write_table(pa.Table.from_pylist(rows, schema_to_pyarrow(RAW_SCHEMA, include_field_ids=True)), path)
+        return WrittenFile(
+            path=f"file://{path}",
+            spec_id=spec_id,
+            size_bytes=path.stat().st_size,
+            record_count=end - first,
+            partition_min=partition,
+            partition_max=partition,
+            offset_min=first,
+            offset_max=end - 1,
+            timestamp_max_ms=(end - 1) * 1000,
+        )
+
+
+Open = Callable[[], AbstractAsyncContextManager[Bench]]
+
+
+@pytest.fixture(params=["pyiceberg", "simulated"])
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Bench]:
+        world = runtime.Runtime(runtime.system().clock, random.Random(7))
+        store = MemoryStore(world)
+        catalog: PyIcebergTables | SimulatedTables
+        if request.param == "pyiceberg":
+            catalog = PyIcebergTables(store, f"file://{tmp_path}/bucket", world)
+        else:
+            catalog = SimulatedTables(store)
+        try:
+            yield Bench(catalog, tmp_path)
+        finally:
+            await catalog.close()
+
+    return opened
+
+
+def run(bench: Open, test: Callable[[Bench], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        async with bench() as opened:
+            await test(opened)
+
+    asyncio.run(whole())
+
+
+def paths(view: View) -> set[str]:
+    return {file.path for file in view.files}
+
+
+def test_create_makes_an_empty_table_with_frontier_zero(bench: Open) -> None:
+    async def test(bench: Bench) -> None:
+        view = await bench.catalog.create(ORDERS, "orders", 3)
+        assert (view.topic_id, view.table, view.frontier) == (ORDERS, "default.orders", (0, 0, 0))
+        assert (view.files, view.deletes, view.snapshot_id) == ((), (), None)
+        assert view.location.endswith("/tables/orders__11111111")
+        assert await bench.catalog.load(ORDERS) == view
+        assert await bench.catalog.pointer(ORDERS) == view.metadata_location
+
+    run(bench, test)
+
+
+def test_create_is_idempotent_and_keeps_what_is_there(bench: Open) -> None:
+    async def test(bench: Bench) -> None:
+        first = await bench.catalog.create(ORDERS, "orders", 1)
+        moved = await bench.catalog.commit(first, add=[bench.file(0, 3)], remove=[], frontier=(3,))
+        assert await bench.catalog.create(ORDERS, "orders", 1) == moved
+
+    run(bench, test)
+
+
+def test_a_name_of_another_topic_is_a_conflict(bench: Open) -> None:
+    async def test(bench: Bench) -> None:
+        view = await bench.catalog.create(ORDERS, "orders", 1)
+        with pytest.raises(Conflict):
+            await bench.catalog.create(OTHER, "orders", 1)
+        assert await bench.catalog.load(ORDERS) == view
+        with pytest.raises(UnknownStream):
+            await bench.catalog.load(OTHER)
+
+    run(bench, test)
+
+
+def test_two_creators_at_once_get_one_table(bench: Open) -> None:
+    async def test(bench: Bench) -> None:
+        views = await asyncio.gather(*(bench.catalog.create(ORDERS, "orders", 2) for _ in range(4)))
+        assert len({view.metadata_location for view in views}) == 1
+
+    run(bench, test)
+
+
+def test_an_unknown_topic_has_no_table(bench: Open) -> None:
+    async def test(bench: Bench) -> None:
+        with pytest.raises(UnknownStream):
+            await bench.catalog.load(OTHER)
+        assert await bench.catalog.pointer(OTHER) is None
+        assert await bench.catalog.detach(OTHER) is None
+
+    run(bench, test)
+
+
+def test_commit_adds_removes_and_moves_the_frontier_at_once(bench: Open) -> None:
+    async def test(bench: Bench) -> None:
+        view = await bench.catalog.create(ORDERS, "orders", 2)
+        a, b = bench.file(0, 3), bench.file(0, 5, partition=1, spec_id=1)
+        second = await bench.catalog.commit(view, add=[a, b], remove=[], frontier=(3, 5))
+        assert paths(second) == {a.path, b.path}
+        assert second.frontier == (3, 5)
+        assert second.snapshot_id is not None
+        assert second.metadata_location != view.metadata_location
+        assert await bench.catalog.load(ORDERS) == second
+
+        c = bench.file(0, 8)
+        [old] = [file for file in second.files if file.path == a.path]
+        third = await bench.catalog.commit(second, add=[c], remove=[old], frontier=(8, 5))
+        assert paths(third) == {b.path, c.path}
+        assert third.frontier == (8, 5)
+        assert third.snapshot_id != second.snapshot_id
+        assert await bench.catalog.load(ORDERS) == third
+
+    run(bench, test)
+
+
+def test_a_view_says_what_its_files_hold(bench: Open) -> None:
+    async def test(bench: Bench) -> None:
+        view = await bench.catalog.create(ORDERS, "orders", 2)
+        first = OFFSET_WINDOW - 2
+        loose, windowed = bench.file(first, first + 4), bench.file(first + 2, first + 4, partition=1, spec_id=1)
+        view = await bench.catalog.commit(view, add=[loose, windowed], remove=[], frontier=(first + 4, first + 4))
+        assert {file.path: file for file in view.files} == {
+            written.path: DataFile(
+                path=written.path,
+                record_count=written.record_count,
+                size_bytes=written.size_bytes,
+                partition_min=written.partition_min,
+                partition_max=written.partition_max,
+                offset_min=written.offset_min,
+                offset_max=written.offset_max,
+                timestamp_max_ms=written.timestamp_max_ms,
+                spec_id=written.spec_id,
+            )
+            for written in (loose, windowed)
+        }
+
+    run(bench, test)
+
+
+def test_a_stale_view_conflicts_and_changes_nothing(bench: Open) -> None:
+    async def test(bench: Bench) -> None:
+        stale = await bench.catalog.create(ORDERS, "orders", 1)
+        fresh = await bench.catalog.commit(stale, add=[bench.file(0, 3)], remove=[], frontier=(3,))
+        with pytest.raises(Conflict):
+            await bench.catalog.commit(stale, add=[bench.file(0, 3)], remove=[], frontier=(3,))
+        assert await bench.catalog.load(ORDERS) == fresh
+
+    run(bench, test)
+
+
+def test_of_two_committers_with_one_view_exactly_one_wins(bench: Open) -> None:
+    async def test(bench: Bench) -> None:
+        view = await bench.catalog.create(ORDERS, "orders", 1)
+        for _ in range(3):
+            start = view.frontier[0]
+            files = [bench.file(start, start + 2) for _ in range(4)]
+            outcomes = await asyncio.gather(
+                *(bench.catalog.commit(view, add=[file], remove=[], frontier=(start + 2,)) for file in files),
+                return_exceptions=True,
+            )
+            won = [outcome for outcome in outcomes if isinstance(outcome, View)]
+            lost = [outcome for outcome in outcomes if isinstance(outcome, Conflict)]
+            assert (len(won), len(lost)) == (1, 3)
+            assert await bench.catalog.load(ORDERS) == won[0]
+            assert len(won[0].files) == len(view.files) + 1
+            view = won[0]
+
+    run(bench, test)
+
+
+@pytest.mark.parametrize("frontier", [(2, 9), (3,), ()])
+def test_a_falling_frontier_is_refused(bench: Open, frontier: tuple[int, ...]) -> None:
+    async def test(bench: Bench) -> None:
+        view = await bench.catalog.create(ORDERS, "orders", 2)
+        view = await bench.catalog.commit(view, add=[], remove=[], frontier=(3, 3))
+        with pytest.raises(ValueError, match="fall"):
+            await bench.catalog.commit(view, add=[], remove=[], frontier=frontier)
+        assert await bench.catalog.load(ORDERS) == view
+
+    run(bench, test)
+
+
+def test_the_frontier_grows_with_new_partitions(bench: Open) -> None:
+    async def test(bench: Bench) -> None:
+        view = await bench.catalog.create(ORDERS, "orders", 1)
+        view = await bench.catalog.commit(view, add=[], remove=[], frontier=(0, 4))
+        assert (await bench.catalog.load(ORDERS)).frontier == (0, 4)
+
+    run(bench, test)
+
+
+def test_files_cannot_be_added_twice_nor_removed_when_absent(bench: Open) -> None:
+    async def test(bench: Bench) -> None:
+        view = await bench.catalog.create(ORDERS, "orders", 1)
+        file = bench.file(0, 3)
+        view = await bench.catalog.commit(view, add=[file], remove=[], frontier=(3,))
+        with pytest.raises(ValueError, match="twice"):
+            await bench.catalog.commit(view, add=[file], remove=[], frontier=(3,))
+        ghost = DataFile("file:///nowhere.parquet", 1, 1, 0, 0, 0, 0, None)
+        with pytest.raises(ValueError, match="not in the view"):
+            await bench.catalog.commit(view, add=[], remove=[ghost], frontier=(3,))
+        assert await bench.catalog.load(ORDERS) == view
+
+    run(bench, test)
+
+
+def test_an_empty_commit_makes_a_snapshot(bench: Open) -> None:
+    async def test(bench: Bench) -> None:
+        view = await bench.catalog.create(ORDERS, "orders", 1)
+        empty = await bench.catalog.commit(view, add=[], remove=[], frontier=(5,))
+        assert empty.snapshot_id is not None
+        assert (empty.files, empty.frontier) == ((), (5,))
+        full = await bench.catalog.commit(empty, add=[bench.file(5, 6)], remove=[], frontier=(6,))
+        again = await bench.catalog.commit(full, add=[], remove=[], frontier=(9,))
+        assert again.files == full.files
+        assert len({empty.snapshot_id, full.snapshot_id, again.snapshot_id}) == 3
+
+    run(bench, test)
+
+
+def test_the_pointer_changes_with_the_table_and_only_then(bench: Open) -> None:
+    async def test(bench: Bench) -> None:
+        view = await bench.catalog.create(ORDERS, "orders", 1)
+        assert await bench.catalog.pointer(ORDERS) == await bench.catalog.pointer(ORDERS) == view.metadata_location
+        await bench.catalog.create(OTHER, "others", 1)
+        assert await bench.catalog.pointer(ORDERS) == view.metadata_location
+        moved = await bench.catalog.commit(view, add=[], remove=[], frontier=(1,))
+        assert await bench.catalog.pointer(ORDERS) == moved.metadata_location != view.metadata_location
+
+    run(bench, test)
+
+
+def test_detach_frees_the_name_and_is_idempotent(bench: Open) -> None:
+    async def test(bench: Bench) -> None:
+        view = await bench.catalog.create(ORDERS, "orders", 1)
+        assert await bench.catalog.detach(ORDERS) == "default.orders__11111111"
+        assert await bench.catalog.detach(ORDERS) == "default.orders__11111111"
+        assert await bench.catalog.pointer(ORDERS) is None
+        with pytest.raises(UnknownStream):
+            await bench.catalog.load(ORDERS)
+        with pytest.raises(Conflict):
+            await bench.catalog.commit(view, add=[], remove=[], frontier=(1,))
+        with pytest.raises(Conflict):
+            await bench.catalog.create(ORDERS, "orders", 1)
+
+    run(bench, test)
+
+
+def test_a_topic_made_again_gets_a_fresh_table(bench: Open) -> None:
+    async def test(bench: Bench) -> None:
+        old = await bench.catalog.create(ORDERS, "orders", 1)
+        old = await bench.catalog.commit(old, add=[bench.file(0, 3)], remove=[], frontier=(3,))
+        await bench.catalog.detach(ORDERS)
+        new = await bench.catalog.create(OTHER, "orders", 2)
+        assert (new.table, new.frontier, new.files) == ("default.orders", (0, 0), ())
+        assert new.location != old.location
+        with pytest.raises(Conflict):
+            await bench.catalog.commit(old, add=[bench.file(3, 4)], remove=[], frontier=(4,))
+        assert await bench.catalog.load(OTHER) == new
+
+    run(bench, test)
+
+
+def test_a_detach_beside_commits_lets_none_through_afterwards(bench: Open) -> None:
+    async def test(bench: Bench) -> None:
+        view = await bench.catalog.create(ORDERS, "orders", 1)
+        outcomes = await asyncio.gather(
+            bench.catalog.commit(view, add=[], remove=[], frontier=(1,)),
+            bench.catalog.detach(ORDERS),
+            bench.catalog.commit(view, add=[], remove=[], frontier=(2,)),
+            return_exceptions=True,
+        )
+        assert outcomes[1] == "default.orders__11111111"
+        assert await bench.catalog.pointer(ORDERS) is None
+
+    run(bench, test)
