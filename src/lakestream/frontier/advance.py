@@ -1,0 +1,164 @@
+"""The chain that moves one topic's records from the WAL into its table.
+
+    heads → extents → view → plan → tiles → table commit (carries the frontier) → head.frontier, extents dropped
+
+Every step is idempotent and any worker can take over after any of them: what is done is read from the table, never
+remembered. Heads and extents are read before the view, so that the view's frontier can only be at or beyond
+them: an offset in neither is lost, not merely late.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lakestream.catalog.port import View
+from lakestream.errors import Conflict, RetryableError, StorageError, Unavailable, UnknownStream
+from lakestream.frontier.lake import Lake
+from lakestream.frontier.plan import Plan, Range, Target, due, limit, plan
+from lakestream.frontier.tile import TileOutcome, size_of
+from lakestream.metadata.head import Extent, Head
+from lakestream.metadata.log import advance_frontier, read_extents
+from lakestream.metadata.topics import Topic, Topics
+from lakestream.model import StreamPartition, WrittenFile
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """A topic as one look found it. `due` has the partitions with something to move, and no more than one tick
+    takes; `more` says that something was left for the next."""
+
+    topic: Topic
+    heads: Mapping[int, Head]
+    view: View
+    due: Mapping[int, tuple[Extent, ...]]
+    more: bool
+
+    @property
+    def due_bytes(self) -> int:
+        return sum(size_of(extent) for extents in self.due.values() for extent in extents)
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """`superseded`: another worker was faster, its table stands and our files are gone."""
+
+    view: View
+    record_count: int
+    superseded: bool = False
+
+
+async def ensure_table(lake: Lake, topics: Topics, topic: Topic) -> None:
+    """Makes the topic's table if there is none yet. If the topic was deleted meanwhile, its table is put away again:
+    the name may already belong to another."""
+    if await lake.catalog.pointer(topic.topic_id) is not None:
+        return
+    await lake.catalog.create(topic.topic_id, topic.name, topic.partitions)
+    if topic.topic_id not in await topics.by_ids([topic.topic_id]):
+        await lake.catalog.detach(topic.topic_id)
+        raise UnknownStream(f"topic {topic.name} was deleted while its table was made")
+
+
+async def read_tail(lake: Lake, topic: Topic, heads: Mapping[int, Head]) -> Tail:
+    """`heads` were read before. `UnknownStream`: the topic has no table."""
+    behind = [index for index, head in heads.items() if head.frontier < head.next_offset]
+    found = await asyncio.gather(
+        *(read_extents(lake.store, StreamPartition(topic.topic_id, index), heads[index].frontier) for index in behind)
+    )
+    view = await lake.catalog.load(topic.topic_id)
+    for index, head in heads.items():
+        if head.frontier > frontier_of(view, index):
+            raise StorageError(
+                f"topic {topic.name}, partition {index}: the table ends at {frontier_of(view, index)}, yet the log was "
+                f"told that it holds everything below {head.frontier}; was the table replaced or rolled back?"
+            )
+    tails = {
+        index: due(topic.name, index, frontier_of(view, index), extents)
+        for index, extents in zip(behind, found, strict=True)
+    }
+    taken = limit(tails, lake.settings.max_tick_bytes)
+    more = any(len(taken[index]) < len(extents) for index, extents in tails.items())
+    return Tail(topic, heads, view, {index: extents for index, extents in taken.items() if extents}, more)
+
+
+def plan_tail(lake: Lake, tail: Tail, *, tile_size: int) -> Plan:
+    topic = tail.topic
+    target = Target(topic.topic_id, topic.name, bucket=lake.objects.url, location=tail.view.location)
+    return plan(
+        target,
+        tail.view.frontier,
+        tail.due,
+        tile_size=tile_size,
+        own_file_bytes=lake.settings.own_file_bytes,
+    )
+
+
+async def commit(lake: Lake, tail: Tail, planned: Plan, outcomes: Sequence[TileOutcome]) -> Moved:
+    """Commits the planned ranges whole, on the table as it is now, and nothing if another worker has moved any.
+
+    Rewrites by other engines are ridden out with the same files. Files are deleted only after a certain failure: when
+    an outcome is unknown (`Unavailable`) they stay."""
+    files = [file for outcome in outcomes for file in outcome.files]
+    topic_id = tail.topic.topic_id
+    failed = next((outcome for outcome in outcomes if outcome.error), None)
+    if failed is not None:
+        await discard(lake, files)
+        view = await lake.catalog.load(topic_id)
+        if _starts_hold(view, planned.ranges):
+            raise (Unavailable if failed.retryable else StorageError)(failed.error)
+        return Moved(view, 0, superseded=True)
+    view = tail.view
+    for _ in range(lake.settings.max_commit_attempts):
+        try:
+            done = await lake.catalog.commit(view, add=files, remove=(), frontier=_beyond(view, planned.ranges))
+        except Conflict:
+            view = await lake.catalog.load(topic_id)
+        else:
+            return Moved(done, sum(file.record_count for file in files))
+        if not _starts_hold(view, planned.ranges):
+            await discard(lake, files)
+            return Moved(view, 0, superseded=True)
+    await discard(lake, files)
+    raise Conflict(
+        f"topic {tail.topic.name}: others changed its table {lake.settings.max_commit_attempts} times in a row while a "
+        "commit was tried; it will be tried again"
+    )
+
+
+async def advance(lake: Lake, tail: Tail, view: View) -> None:
+    """Tells the log what the committed view holds, so that the WAL below may go. A deleted partition needs no telling."""
+    behind = [index for index, head in tail.heads.items() if head.frontier < frontier_of(view, index)]
+    await asyncio.gather(*(_advance_one(lake, tail.topic, index, frontier_of(view, index)) for index in behind))
+
+
+async def _advance_one(lake: Lake, topic: Topic, index: int, frontier: int) -> None:
+    try:
+        await advance_frontier(lake.store, StreamPartition(topic.topic_id, index), frontier)
+    except UnknownStream:
+        return
+
+
+async def discard(lake: Lake, files: Iterable[WrittenFile]) -> None:
+    """Deletes files that certainly no table names. What cannot be reached stays behind as an orphan."""
+    inside = lake.objects.url + "/"
+    keys = [file.path.removeprefix(inside) for file in files if file.path.startswith(inside)]
+    if not keys:
+        return
+    try:
+        await lake.objects.delete(keys)
+    except RetryableError:
+        return
+
+
+def frontier_of(view: View, partition: int) -> int:
+    return view.frontier[partition] if partition < len(view.frontier) else 0
+
+
+def _starts_hold(view: View, ranges: Iterable[Range]) -> bool:
+    return all(frontier_of(view, each.partition) == each.start for each in ranges)
+
+
+def _beyond(view: View, ranges: Sequence[Range]) -> tuple[int, ...]:
+    """The view's frontier with the ranges' ends; longer if the topic has grown."""
+    ends = {each.partition: each.end for each in ranges}
+    length = max(len(view.frontier), max(ends, default=-1) + 1)
+    return tuple(ends.get(index, frontier_of(view, index)) for index in range(length))

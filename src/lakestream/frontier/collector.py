@@ -1,0 +1,178 @@
+"""Collection of dead WAL objects.
+
+An object is dead when no extent names it and no broker can still make one name it. The second is what the fence is
+for: first the fence of every partition in the object's footer is raised above its generation, *then* the extents are
+read, *then* it is deleted. In any other order a broker that slept between PUT and commit would ack records whose
+object is gone. Age is courtesy to readers, never part of the proof.
+
+An object also stays while it holds the receipt of one that lives: the log must be rebuildable from the bucket.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from lakestream.errors import CorruptObject, ObjectMissing, RetryableError
+from lakestream.frontier.lake import Lake
+from lakestream.metadata.counters import current_generation, raise_generation
+from lakestream.metadata.log import raise_fence, read_extents
+from lakestream.model import StreamPartition
+from lakestream.objects import ObjectInfo
+from lakestream.wal import WAL_PREFIX, Footer, parse_key, read_footer
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+FENCE_DISTANCE: Final = 2
+"""Brokers may be this many generations behind before their uploads are refused."""
+_DELETE_CHUNK: Final = 200
+_CONCURRENT: Final = 16
+_FOOTERS_KEPT: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What one pass did. `corrupt` objects are never deleted: a person has to look at them."""
+
+    generation: int
+    examined: int = 0
+    deleted: int = 0
+    undeleted: int = 0
+    corrupt: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """What of a footer decides about life and death. Immutable, like its object."""
+
+    partitions: frozenset[StreamPartition]
+    receipt_partitions: frozenset[StreamPartition]
+    receipt_keys: frozenset[str]
+
+
+class Collector:
+    """Remembers footers and how far it came; both only save work."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._contents: OrderedDict[str, _Contents] = OrderedDict()
+        self._after: str | None = None
+        self._raised_ms: int | None = None
+
+    async def collect(self) -> Collected:
+        """One pass over a bounded number of objects; the next goes on behind them, whatever became of these."""
+        generation = await self._raise_generation(await current_generation(self._lake.store))
+        fence = generation - FENCE_DISTANCE
+        candidates, unreadable = await self._candidates(fence)
+        corrupt = list(unreadable)
+        contents: dict[str, _Contents] = {}
+        for info, found in zip(candidates, await _each(self._read, candidates), strict=True):
+            if isinstance(found, CorruptObject):
+                corrupt.append(f"{info.key}: {found}")
+            elif found is not None:
+                contents[info.key] = found
+        named = await self._fence_then_name(contents.values(), fence)
+        dead = [key for key, held in contents.items() if key not in named and not held.receipt_keys & named]
+        deleted = await self._delete(dead)
+        return Collected(generation, len(candidates), deleted, len(dead) - deleted, tuple(corrupt))
+
+    async def _raise_generation(self, generation: int) -> int:
+        """Raised at its pace while there is anything to collect one day."""
+        settings, now_ms = self._lake.settings, self._lake.runtime.clock.now_ms()
+        if self._raised_ms is None:
+            first = await _first(self._lake)
+            due = first is not None and now_ms - first.modified_ms >= settings.generation_interval_ms
+        else:
+            due = now_ms - self._raised_ms >= settings.generation_interval_ms and await _first(self._lake) is not None
+        if not due:
+            return generation
+        generation = await raise_generation(self._lake.store, generation)
+        self._raised_ms = now_ms
+        return generation
+
+    async def _candidates(self, fence: int) -> tuple[list[ObjectInfo], list[str]]:
+        """The next objects below the fence and past the readers' grace. Names are in order of generation."""
+        settings, now_ms = self._lake.settings, self._lake.runtime.clock.now_ms()
+        found: list[ObjectInfo] = []
+        unreadable: list[str] = []
+        seen = 0
+        async for info in self._lake.objects.list(WAL_PREFIX, after=self._after):
+            try:
+                generation = parse_key(info.key).generation
+            except ValueError as error:
+                unreadable.append(str(error))
+                continue
+            if generation >= fence:
+                break
+            seen += 1
+            self._after = info.key
+            if now_ms - info.modified_ms >= settings.grace_ms:
+                found.append(info)
+            if seen >= settings.max_collect_objects:
+                return found, unreadable
+        self._after = None
+        return found, unreadable
+
+    async def _read(self, info: ObjectInfo) -> _Contents | CorruptObject | None:
+        """None: another collector was faster, or the store did not answer; the object is left for a later pass."""
+        known = self._contents.get(info.key)
+        if known is not None:
+            self._contents.move_to_end(info.key)
+            return known
+        try:
+            footer = await read_footer(self._lake.objects, info.key)
+        except CorruptObject as error:
+            return error
+        except (ObjectMissing, RetryableError):
+            return None
+        found = self._contents[info.key] = _contents(footer)
+        if len(self._contents) > _FOOTERS_KEPT:
+            self._contents.popitem(last=False)
+        return found
+
+    async def _fence_then_name(self, contents: Iterable[_Contents], fence: int) -> frozenset[str]:
+        """Every object that an extent of these partitions names, read after no other can be named any more."""
+        held = list(contents)
+        fenced = sorted({partition for each in held for partition in each.partitions})
+        looked_up = sorted({*fenced, *(partition for each in held for partition in each.receipt_partitions)})
+        await _each(lambda partition: raise_fence(self._lake.store, partition, fence), fenced)
+        extents = await _each(lambda partition: read_extents(self._lake.store, partition), looked_up)
+        return frozenset(extent.object_key for found in extents for extent in found)
+
+    async def _delete(self, dead: Sequence[str]) -> int:
+        """A chunk that fails does not hold up the next: under throttling, passes still get somewhere."""
+        deleted = 0
+        for start in range(0, len(dead), _DELETE_CHUNK):
+            chunk = dead[start : start + _DELETE_CHUNK]
+            try:
+                await self._lake.objects.delete(chunk)
+            except RetryableError:
+                continue
+            deleted += len(chunk)
+            for key in chunk:
+                self._contents.pop(key, None)
+        return deleted
+
+
+def _contents(footer: Footer) -> _Contents:
+    return _Contents(
+        partitions=frozenset(span.partition for span in footer.spans),
+        receipt_partitions=frozenset(partition for receipt in footer.receipts for partition, _ in receipt.bases),
+        receipt_keys=frozenset(receipt.object_key for receipt in footer.receipts),
+    )
+
+
+async def _first(lake: Lake) -> ObjectInfo | None:
+    async for info in lake.objects.list(WAL_PREFIX):
+        return info
+    return None
+
+
+async def _each(work: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]:
+    """Results in order, a bounded number at a time."""
+    results: list[R] = []
+    for start in range(0, len(items), _CONCURRENT):
+        results.extend(await asyncio.gather(*map(work, items[start : start + _CONCURRENT])))
+    return results

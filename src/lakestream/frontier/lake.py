@@ -1,0 +1,38 @@
+"""What a worker moves records between."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from lakestream.catalog.port import TableCatalog
+from lakestream.frontier.settings import PipelineSettings
+from lakestream.frontier.tile import Tile, TileOutcome
+from lakestream.metadata.store import Store
+from lakestream.objects import ObjectStore
+from lakestream.runtime import Runtime
+
+
+class TileRunner(Protocol):
+    """Where tiles are written: in this process or under Spark."""
+
+    @property
+    def parallelism(self) -> int:
+        """Tiles that can run side by side: a tick is cut into at least as many, if it is big enough."""
+        ...
+
+    async def run(self, tiles: Sequence[Tile]) -> list[TileOutcome]:
+        """Outcomes in the order of the tiles; a tile that fails does not fail the others. `Unavailable` if the
+        runner itself could not do its work: the tiles may be tried again later."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """`objects` is the bucket that holds WAL and tables."""
+
+    store: Store
+    catalog: TableCatalog
+    objects: ObjectStore
+    runner: TileRunner
+    runtime: Runtime
+    settings: PipelineSettings

@@ -1,0 +1,34 @@
+"""What the movement from WAL to table may be told. Text only: no component lives here."""
+
+import msgspec
+
+MIB = 1024 * 1024
+
+
+class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Times in milliseconds, sizes in bytes of WAL as stored (compressed batches count compressed)."""
+
+    interval_ms: int = 5_000
+    """Time from the start of one tick to the start of the next: how old the table may be."""
+    min_tile_bytes: int = 4 * MIB
+    """A tile below this is not worth a task of its own."""
+    target_tile_bytes: int = 64 * MIB
+    """A worker holds one tile in memory, so this bounds it."""
+    max_tick_bytes: int = 1024 * MIB
+    """Of one topic: more waits for the next tick, so that progress is committed now and then."""
+    own_file_bytes: int = 8 * MIB
+    """A partition with at least this much in a tile gets files of its own; smaller ones share one."""
+    max_commit_attempts: int = 20
+    """Conflicts with outside rewriters that one commit rides out."""
+    lease_ms: int = 10_000
+    """How long other workers leave a topic alone that this one works on. Advisory."""
+    backoff_ms: int = 1_000
+    """A failing topic is set aside this long, twice as long each time, up to max_backoff_ms."""
+    max_backoff_ms: int = 60_000
+    generation_interval_ms: int = 180_000
+    """Pace at which the WAL generation is raised while objects wait for collection."""
+    collect_interval_ms: int = 10_000
+    grace_ms: int = 60_000
+    """Courtesy to readers: a dead object is kept until it is this old. Never proof of anything."""
+    max_collect_objects: int = 2_000
+    """Objects looked at in one collection pass."""

@@ -1,0 +1,205 @@
+"""One worker's ticks: all topics with something due, in one run of tiles.
+
+A topic that fails is reported and set aside, longer each time; the others go on. State kept here is advice only
+(who to leave alone, which tables exist): a worker that starts anew loses nothing.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+from uuid import UUID
+
+from lakestream.errors import LakestreamError
+from lakestream.frontier.advance import Tail, advance, commit, ensure_table, plan_tail, read_tail
+from lakestream.frontier.lake import Lake
+from lakestream.frontier.plan import Plan, tile_bytes
+from lakestream.frontier.tile import TileOutcome
+from lakestream.metadata.head import Head
+from lakestream.metadata.log import decode_head, head_address
+from lakestream.metadata.store import Address
+from lakestream.metadata.topics import Topic, Topics
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    topic: str
+    error: LakestreamError
+    retry_in_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """What one tick did. `more`: some topic has more waiting than a tick takes."""
+
+    topics: int = 0
+    record_count: int = 0
+    wal_bytes: int = 0
+    tiles: int = 0
+    failures: tuple[Failure, ...] = ()
+    more: bool = False
+
+
+@dataclass(slots=True)
+class _Aside:
+    failures: int
+    until_ms: int
+
+
+@dataclass(slots=True)
+class _Progress:
+    failures: list[Failure] = field(default_factory=list)
+    record_count: int = 0
+
+
+class Worker:
+    def __init__(self, lake: Lake, topics: Topics, *, name: str, respect_leases: bool = True) -> None:
+        """`name` is the lease holder's: unique among the workers that run. Without leases nothing is wrong, only
+        two workers may do the same work once."""
+        self._lake = lake
+        self._topics = topics
+        self._name = name
+        self._respect_leases = respect_leases
+        self._tables: set[UUID] = set()
+        self._aside: dict[UUID, _Aside] = {}
+        self._leases: dict[UUID, int] = {}
+
+    async def tick(self) -> Tick:
+        """Moves what is due now. Errors of one topic are in the result; those of the topic list are raised."""
+        progress = _Progress()
+        listed = await self._topics.list()
+        self._forget_deleted(listed)
+        topics = [topic for topic in listed if not self._is_aside(topic)]
+        await self._ensure_tables(topics, progress)
+        tails = await self._read_tails(topics, progress)
+        planned = self._plan(tails)
+        outcomes = await self._run(planned, progress)
+        await asyncio.gather(
+            *(
+                self._guard(progress, tail.topic, self._finish(tail, plan, outcomes[tail.topic.topic_id], progress))
+                for tail, plan in planned
+                if tail.topic.topic_id in outcomes
+            )
+        )
+        return Tick(
+            topics=len(planned),
+            record_count=progress.record_count,
+            wal_bytes=sum(tail.due_bytes for tail, _ in planned),
+            tiles=sum(len(plan.tiles) for _, plan in planned),
+            failures=tuple(progress.failures),
+            more=any(tail.more for tail, _ in planned),
+        )
+
+    async def release(self) -> None:
+        """Gives the leases up, so that another worker need not wait for them to expire."""
+        held, self._leases = self._leases, {}
+        for topic_id, token in held.items():
+            await self._lake.store.release_lease(_lease(topic_id), token)
+
+    async def _ensure_tables(self, topics: Sequence[Topic], progress: _Progress) -> None:
+        """Every topic is a table from its first moment, with rows or without."""
+        for topic in topics:
+            if topic.topic_id not in self._tables:
+                await self._guard(progress, topic, self._ensure_table(topic))
+
+    async def _ensure_table(self, topic: Topic) -> None:
+        await ensure_table(self._lake, self._topics, topic)
+        self._tables.add(topic.topic_id)
+
+    async def _read_tails(self, topics: Sequence[Topic], progress: _Progress) -> list[Tail]:
+        heads = await self._read_heads(topics)
+        behind = [
+            topic
+            for topic in topics
+            if topic.topic_id in self._tables
+            and any(head.frontier < head.next_offset for head in heads[topic.topic_id].values())
+        ]
+        ours = [topic for topic in behind if await self._leased(topic)]
+        found = await asyncio.gather(
+            *(
+                self._guard(progress, topic, read_tail(self._lake, topic, heads[topic.topic_id]))
+                for topic in ours
+            )
+        )
+        return [tail for tail in found if tail is not None]
+
+    async def _read_heads(self, topics: Sequence[Topic]) -> Mapping[UUID, Mapping[int, Head]]:
+        """One round trip. A partition without head is being deleted: nothing of it is due."""
+        partitions = [partition for topic in topics for partition in topic.each_partition()]
+        entries = await self._lake.store.get([head_address(partition) for partition in partitions])
+        heads: dict[UUID, dict[int, Head]] = {topic.topic_id: {} for topic in topics}
+        for partition, entry in zip(partitions, entries, strict=True):
+            found = decode_head(entry, partition)
+            if found is not None:
+                heads[partition.topic_id][partition.index] = found.head
+        return heads
+
+    async def _leased(self, topic: Topic) -> bool:
+        if not self._respect_leases:
+            return True
+        ttl_ms = self._lake.settings.lease_ms
+        lease = await self._lake.store.acquire_lease(_lease(topic.topic_id), self._name, ttl_ms=ttl_ms)
+        if lease.holder != self._name:
+            return False
+        self._leases[topic.topic_id] = lease.token
+        return True
+
+    def _plan(self, tails: Sequence[Tail]) -> list[tuple[Tail, Plan]]:
+        size = tile_bytes(sum(tail.due_bytes for tail in tails), self._lake.runner.parallelism, self._lake.settings)
+        return [(tail, plan_tail(self._lake, tail, tile_size=size)) for tail in tails]
+
+    async def _run(
+        self, planned: Sequence[tuple[Tail, Plan]], progress: _Progress
+    ) -> Mapping[UUID, Sequence[TileOutcome]]:
+        """All topics' tiles in one run. If the runner fails, so do all that had tiles in it."""
+        tiles = [tile for _, plan in planned for tile in plan.tiles]
+        try:
+            outcomes = iter(await self._lake.runner.run(tiles) if tiles else [])
+        except LakestreamError as error:
+            for tail, _ in planned:
+                self._set_aside(progress, tail.topic, error)
+            return {}
+        return {tail.topic.topic_id: [next(outcomes) for _ in plan.tiles] for tail, plan in planned}
+
+    async def _finish(self, tail: Tail, plan: Plan, outcomes: Sequence[TileOutcome], progress: _Progress) -> None:
+        view = tail.view
+        if plan.ranges:
+            moved = await commit(self._lake, tail, plan, outcomes)
+            view = moved.view
+            progress.record_count += moved.record_count
+        await advance(self._lake, tail, view)
+        self._aside.pop(tail.topic.topic_id, None)
+
+    async def _guard(self, progress: _Progress, topic: Topic, work: Awaitable[T]) -> T | None:
+        try:
+            return await work
+        except LakestreamError as error:
+            self._set_aside(progress, topic, error)
+            return None
+
+    def _forget_deleted(self, listed: Sequence[Topic]) -> None:
+        present = {topic.topic_id for topic in listed}
+        self._tables &= present
+        for topic_id in self._aside.keys() - present:
+            del self._aside[topic_id]
+        for topic_id in self._leases.keys() - present:
+            del self._leases[topic_id]
+
+    def _is_aside(self, topic: Topic) -> bool:
+        aside = self._aside.get(topic.topic_id)
+        return aside is not None and self._lake.runtime.clock.now_ms() < aside.until_ms
+
+    def _set_aside(self, progress: _Progress, topic: Topic, error: LakestreamError) -> None:
+        """What is believed of the topic is forgotten: the next try looks again."""
+        settings = self._lake.settings
+        self._tables.discard(topic.topic_id)
+        failures = self._aside[topic.topic_id].failures + 1 if topic.topic_id in self._aside else 1
+        wait_ms = min(settings.max_backoff_ms, settings.backoff_ms << min(failures - 1, 20))
+        self._aside[topic.topic_id] = _Aside(failures, self._lake.runtime.clock.now_ms() + wait_ms)
+        progress.failures.append(Failure(topic.name, error, wait_ms))
+
+
+def _lease(topic_id: UUID) -> Address:
+    return Address(f"worker/{topic_id.hex}", "worker")
