@@ -36,6 +36,11 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class SparkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     master: str = "local[*]"
     """local[*], spark://host:port, yarn or k8s://…"""
+    driver_memory: str = "1g"
+    ui: bool = False
+    """Spark's own web page."""
+    options: dict[str, str] = {}
+    """Options of Spark itself, which win over ours. In the file only."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,7 +102,7 @@ def _names(struct: type[msgspec.Struct], prefix: str) -> Iterator[str]:
     for field in msgspec.structs.fields(struct):
         if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
             yield from _names(field.type, f"{prefix}{field.name}.")
-        else:
+        elif field.type != dict[str, str]:
             yield prefix + field.name
 
 

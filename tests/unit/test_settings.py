@@ -15,7 +15,8 @@ PLAIN = (str, int, float, bool, type(None))
 def _leaf_types(struct: type[msgspec.Struct]) -> list[type]:
     found: list[type] = []
     for field in msgspec.structs.fields(struct):
-        kinds = typing.get_args(field.type) if isinstance(field.type, types.UnionType) else (field.type,)
+        composed = isinstance(field.type, types.UnionType) or typing.get_origin(field.type) is dict
+        kinds = typing.get_args(field.type) if composed else (field.type,)
         for kind in kinds:
             found += _leaf_types(kind) if issubclass(kind, msgspec.Struct) else [kind]
     return found

@@ -1,0 +1,25 @@
+"""`lakestream http`: the HTTP door."""
+
+from typing import Annotated
+
+import typer
+
+from lakestream.cli.serving import Config, Data, ReadyFd, serve
+from lakestream.node.http import run_http
+
+app = typer.Typer(help="Run the HTTP door.")
+
+
+@app.command()
+def http(
+    data: Data = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port to listen on.")] = None,
+    config: Config = None,
+    ready_fd: ReadyFd = None,
+) -> None:
+    """Serve the Iceberg REST catalog under /iceberg, and /health, until Ctrl-C.
+
+    Spark, DuckDB, PyIceberg, Trino … find every topic there as the table default.<topic>.
+    """
+    serve(run_http, config, {"data_dir": data and str(data), "http.host": host, "http.port": port}, ready_fd)

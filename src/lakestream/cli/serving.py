@@ -1,0 +1,61 @@
+"""What the commands that run a part of the node share: settings, log lines, readiness, a clean end."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TypeVar
+
+import typer
+import uvloop
+
+from lakestream.cli import logs
+from lakestream.cli.children import HOPELESS
+from lakestream.cli.console import say
+from lakestream.errors import LakestreamError, RequestError
+from lakestream.settings import Settings, load
+
+T = TypeVar("T")
+
+Data = Annotated[Path | None, typer.Option("--data", envvar="DATA", help="Directory for bucket and metadata.")]
+Config = Annotated[
+    Path | None, typer.Option("--config", envvar="LAKESTREAM_CONFIG", help="A settings file (TOML).", exists=True)
+]
+ReadyFd = Annotated[int | None, typer.Option("--ready-fd", hidden=True)]
+
+
+def serve(
+    run: Callable[[Settings, Callable[[], None], asyncio.Event], Awaitable[T]],
+    config: Path | None,
+    overrides: Mapping[str, Any],
+    ready_fd: int | None,
+) -> T:
+    """Runs `run(settings, ready, stop)` until it ends or a signal sets `stop`. A request error (a setting, a port, no
+    Java) is one sentence and a status that says: do not try again."""
+    logs.to_stderr()
+
+    async def main() -> T:
+        settings = load(config, os.environ, overrides)
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        return await run(settings, lambda: _announce(ready_fd), stop)
+
+    try:
+        return uvloop.run(main())
+    except RequestError as error:
+        _end(error, HOPELESS)
+    except LakestreamError as error:
+        _end(error, 1)
+
+
+def _announce(ready_fd: int | None) -> None:
+    if ready_fd is not None:
+        os.write(ready_fd, b"ready\n")
+        os.close(ready_fd)
+
+
+def _end(error: LakestreamError, status: int) -> NoReturn:
+    say(f"error {error}")
+    raise typer.Exit(status)

@@ -1,0 +1,148 @@
+"""`lakestream up`: everything on this machine, in one terminal, until Ctrl-C."""
+
+import asyncio
+import fcntl
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import IO, Annotated
+
+import typer
+from rich.panel import Panel
+from rich.table import Table
+
+from lakestream.cli.children import Child, Children
+from lakestream.cli.console import fail, out, say, warn
+from lakestream.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_CATALOG
+
+app = typer.Typer(help="Start everything on this machine.")
+
+HOST = "127.0.0.1"
+
+
+@app.command()
+def up(
+    kafka_port: Annotated[
+        int, typer.Option(envvar="KAFKA_PORT", min=1, max=65535, help="Port of the first broker; the next follow it.")
+    ] = 9092,
+    http_port: Annotated[
+        int, typer.Option(envvar="HTTP_PORT", min=1, max=65535, help="Port of catalog and health.")
+    ] = 8181,
+    data: Annotated[Path, typer.Option(envvar="DATA", help="Directory for bucket, metadata and logs.")] = Path("data"),
+    brokers: Annotated[int, typer.Option(envvar="BROKERS", min=1, max=64, help="How many brokers.")] = 1,
+    pipeline: Annotated[bool, typer.Option(help="Run the Spark pipeline, which fills the tables.")] = True,
+    master: Annotated[str | None, typer.Option(help="Where Spark runs: local[*], spark://host:port, yarn …")] = None,
+) -> None:
+    """Start brokers, HTTP door and Spark pipeline. They listen on this machine only; Ctrl-C stops them all.
+
+    Data stays in the data directory: the next start goes on with it.
+    """
+    started = time.monotonic()
+    data = data.resolve()
+    lock = _lock(data)
+    ports = {f"broker {index}": (kafka_port + index, "KAFKA_PORT") for index in range(brokers)}
+    ports["the HTTP door"] = (http_port, "HTTP_PORT")
+    for name, (port, variable) in ports.items():
+        _check_port(name, port, variable)
+    with lock:
+        status = asyncio.run(_run(data, kafka_port, http_port, brokers, pipeline, master, started))
+    raise typer.Exit(status)
+
+
+async def _run(
+    data: Path, kafka_port: int, http_port: int, brokers: int, pipeline: bool, master: str | None, started: float
+) -> int:
+    logs = data / "logs"
+    common = ("--data", str(data), "--host", HOST)
+    doors = [
+        Child(
+            f"broker {n}", ("broker", "--id", str(n), "--port", str(kafka_port + n), *common), logs / f"broker-{n}.log"
+        )
+        for n in range(brokers)
+    ]
+    doors.append(Child("HTTP door", ("http", "--port", str(http_port), *common), logs / "http.log"))
+    children = Children(lambda _, sentence: warn(sentence))
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, stop.set)
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        kept = [children.start(door) for door in doors]
+        if pipeline:
+            where = () if master is None else ("--master", master)
+            spark = Child("pipeline", ("pipeline", "--data", str(data), *where), logs / "pipeline.log")
+            children.start(spark)
+        ready = asyncio.gather(*(door.ready.wait() for door in doors))
+        await asyncio.wait([ready, stopping, *kept], return_when=asyncio.FIRST_COMPLETED)
+        if not ready.done():
+            ready.cancel()
+            return 0 if stop.is_set() else 1
+        _greet(data, kafka_port, http_port, brokers, pipeline, time.monotonic() - started)
+        news = asyncio.create_task(_tell_pipeline(spark)) if pipeline else None
+        await asyncio.wait([stopping, *kept], return_when=asyncio.FIRST_COMPLETED)
+        if news is not None:
+            news.cancel()
+        return 0 if stop.is_set() else 1
+    finally:
+        say("Stopping …")
+        await children.stop()
+
+
+async def _tell_pipeline(spark: Child) -> None:
+    await spark.ready.wait()
+    say("The pipeline is running: records appear in their tables within seconds.")
+
+
+def _lock(data: Path) -> IO[str]:
+    """Held while we live; the kernel lets go of it when we die, however that happens."""
+    try:
+        (data / "logs").mkdir(parents=True, exist_ok=True)
+        lock = (data / "lock").open("a+")
+    except OSError as error:
+        fail(f"the data directory {data} cannot be used: {error.strerror}; choose another with DATA=…")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.seek(0)
+        owner = lock.read().strip()
+        by = f" by process {owner}" if owner else ""
+        fail(f"the data directory {data} is in use{by}: stop that lakestream, or choose another with DATA=…")
+    lock.truncate(0)
+    lock.write(f"{os.getpid()}\n")
+    lock.flush()
+    return lock
+
+
+def _check_port(name: str, port: int, variable: str) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            fail(f"port {port} for {name} cannot be used ({error.strerror}): choose another with {variable}=…")
+
+
+def _greet(data: Path, kafka_port: int, http_port: int, brokers: int, pipeline: bool, seconds: float) -> None:
+    kafka = ",".join(f"{HOST}:{kafka_port + index}" for index in range(brokers))
+    catalog = f"http://{HOST}:{http_port}/iceberg"
+    program = Path(sys.argv[0]).name
+    path = os.path.relpath(sys.argv[0]) if sys.argv[0].endswith("lakestream") else f"python -m {program}"
+    bootstrap = "" if f"{HOST}:{kafka_port}" == DEFAULT_BOOTSTRAP else f" -b {HOST}:{kafka_port}"
+    rest = "" if catalog == DEFAULT_CATALOG else f" --catalog {catalog}"
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim")
+    facts.add_column(overflow="fold")
+    facts.add_row("Kafka", kafka)
+    facts.add_row("Catalog", catalog)
+    facts.add_row("Data", str(data))
+    facts.add_row("Pipeline", "starting; nothing waits for it" if pipeline else "not started")
+    facts.add_row()
+    facts.add_row("Try", f"{path} demo{bootstrap}")
+    facts.add_row("", f"{path} consume orders --from-beginning{bootstrap}")
+    facts.add_row("", f"{path} table query 'SELECT count(*) FROM orders'{rest}")
+    title = f"[bold]lakestream[/] ready in {seconds:.1f} s"
+    out.print(Panel(facts, title=title, subtitle="Ctrl-C stops everything", expand=False, padding=(1, 2)))

@@ -1,0 +1,49 @@
+"""A broker process: the streams and the Kafka door in front of them."""
+
+import asyncio
+from collections.abc import Callable
+
+from lakestream.errors import RequestError
+from lakestream.kafka import GroupCoordinator, KafkaServer
+from lakestream.metadata.brokers import Broker
+from lakestream.node.backends import open_backends
+from lakestream.settings import Settings
+from lakestream.stream import Streams
+from lakestream.table import HistoryReader
+
+STOP_GRACE_MS = 3_000
+
+
+async def run_broker(settings: Settings, ready: Callable[[], None], stop: asyncio.Event) -> None:
+    """Serves until `stop`, then answers what was taken in. Raises if a part that must not stop has stopped."""
+    async with open_backends(settings) as backends:
+        place = settings.broker
+        session = backends.runtime.new_id().hex
+        broker = Broker(place.id, place.host, place.port, place.zone, session)
+        streams = Streams(
+            broker,
+            backends.store,
+            backends.objects,
+            backends.catalog,
+            HistoryReader(backends.objects),
+            backends.runtime,
+            settings.stream,
+        )
+        await streams.start()
+        try:
+            server = KafkaServer(streams, GroupCoordinator(streams, settings.kafka.groups), settings.kafka)
+            try:
+                await server.start(place.host, place.port)
+            except OSError as error:
+                raise RequestError(f"port {place.port} on {place.host} cannot be used: {error.strerror}") from error
+            try:
+                ready()
+                stopping = asyncio.ensure_future(stop.wait())
+                await asyncio.wait((stopping, streams.failed), return_when=asyncio.FIRST_COMPLETED)
+                stopping.cancel()
+                if streams.failed.done():
+                    streams.failed.result()
+            finally:
+                await server.stop(STOP_GRACE_MS)
+        finally:
+            await streams.stop()
