@@ -105,13 +105,14 @@ class Commits:
         await self.run(lambda: self.files.delete([location]))
         return Current(table_id, row, await self.run(lambda: self.files.read(row.pointer.metadata_location)))
 
-    async def commit(self, current: Current, prepare: Prepare, *, validate: bool = False) -> Current:
+    async def commit(self, current: Current, prepare: Prepare, *, outside: bool = False) -> Current:
         """One attempt on exactly `current`. Raises `Conflict` if the table is another by now (nothing changed),
         `TableRefused` or `RequestError` for a change that cannot be, `Unavailable` if the outcome is unknown.
 
-        `validate`: the updates come from outside and the result is checked as a whole."""
+        `outside`: the change is an engine's. Its result is checked as a whole, and the files of snapshots that it
+        expires are left for that engine to delete: it still has to read them to know which."""
         unique = self.runtime.new_id()
-        staged = await self.run(lambda: self._stage(current, prepare, unique, validate))
+        staged = await self.run(lambda: self._stage(current, prepare, unique, outside))
         if staged is None:
             return current
         pointer = Pointer(staged.location, current.row.pointer.bound)
@@ -121,15 +122,15 @@ class Commits:
             # Refused for certain, so nobody can ever name what was written for this attempt.
             await self.run(lambda: self.files.delete(staged.written))
             raise
-        await self.run(lambda: self._clean(current.metadata, staged.metadata))
+        await self.run(lambda: self._clean(current.metadata, staged.metadata, outside))
         return Current(current.table_id, row, staged.metadata)
 
-    def _stage(self, current: Current, prepare: Prepare, unique: UUID, validate: bool) -> _Staged | None:
+    def _stage(self, current: Current, prepare: Prepare, unique: UUID, outside: bool) -> _Staged | None:
         written: list[str] = []
         staged = None
         try:
             change = prepare(current.metadata, written)
-            metadata = apply_change(current.metadata, change, current.location, validate=validate)
+            metadata = apply_change(current.metadata, change, current.location, validate=outside)
             if metadata is current.metadata:
                 return None
             if current.row.pointer.bound:
@@ -145,14 +146,14 @@ class Commits:
                 self.files.delete(written)
         return staged
 
-    def _clean(self, old: TableMetadata, new: TableMetadata) -> None:
+    def _clean(self, old: TableMetadata, new: TableMetadata, outside: bool) -> None:
         """Deletes what the commit made unreachable: metadata beyond the log's length, and the manifests of
         snapshots that expired. A failure leaves orphans, never a broken table."""
-        if not property_as_bool(new.properties, "gc.enabled", True):
-            return
         if property_as_bool(new.properties, "write.metadata.delete-after-commit.enabled", False):
             kept = {entry.metadata_file for entry in new.metadata_log}
             self.files.delete(entry.metadata_file for entry in old.metadata_log if entry.metadata_file not in kept)
+        if outside or not property_as_bool(new.properties, "gc.enabled", True):
+            return
         try:
             self.files.delete(self._expired(old, new))
         except (StorageError, Unavailable) as error:
@@ -171,7 +172,7 @@ class Commits:
         return [manifest.manifest_path for manifest in read_manifests(self.files.io, manifest_list)]
 
 
-def apply_change(base: TableMetadata, change: Change, location: str, *, validate: bool) -> TableMetadata:
+def apply_change(base: TableMetadata, change: Change, location: str | None, *, validate: bool) -> TableMetadata:
     """The metadata after the change; `base` itself if nothing changes. Raises `Conflict`, `RequestError`."""
     for requirement in change.requirements:
         try:

@@ -1,0 +1,87 @@
+"""The HTTP door as one application: `/iceberg` for engines, `/health` and `/metrics` for operators."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from pydantic import ValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lakestream.catalog.engines import EngineTables
+from lakestream.errors import LakestreamError
+from lakestream.http.errors import on_http_error, on_invalid_request, on_lakestream_error
+from lakestream.http.iceberg import IcebergCatalog
+from lakestream.http.metrics import CONTENT_TYPE, Metrics
+
+_HEALTH_TIMEOUT_S: Final = 5.0
+
+
+def create_app(
+    tables: EngineTables,
+    *,
+    table_config: Mapping[str, str] = MappingProxyType({}),
+    metrics: Metrics | None = None,
+) -> ASGIApp:
+    """`tables` stays the caller's to close. `table_config` goes to engines with each table."""
+    measured = metrics or Metrics()
+
+    async def health(_request: Request) -> Response:
+        try:
+            async with asyncio.timeout(_HEALTH_TIMEOUT_S):
+                await tables.commits.pointers.namespaces()
+        except (LakestreamError, TimeoutError) as error:
+            return JSONResponse({"status": "failing", "reason": str(error) or "time-out"}, status_code=503)
+        return JSONResponse({"status": "ok"})
+
+    async def show_metrics(_request: Request) -> Response:
+        return Response(measured.text(), media_type=CONTENT_TYPE)
+
+    app = Starlette(
+        routes=[
+            Route("/health", health, methods=["GET"]),
+            Route("/metrics", show_metrics, methods=["GET"]),
+            Mount("/iceberg", routes=IcebergCatalog(tables, table_config).routes()),
+        ],
+        exception_handlers={
+            LakestreamError: on_lakestream_error,
+            ValidationError: on_invalid_request,
+            HTTPException: on_http_error,
+        },
+    )
+    return _Measured(app, measured)
+
+
+class _Measured:
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        status = 500
+
+        async def watching(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watching)
+        finally:
+            self._metrics.observe(scope["method"], _route_name(scope), status, time.perf_counter() - started)
+
+
+def _route_name(scope: Scope) -> str:
+    """The handler's name: paths hold names that clients choose, and there may be any number of those."""
+    return getattr(scope.get("endpoint"), "__name__", "unmatched")

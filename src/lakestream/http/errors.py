@@ -1,0 +1,66 @@
+"""Errors as the Iceberg REST protocol words them. The one place where they are mapped."""
+
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from lakestream.errors import (
+    Conflict,
+    LakestreamError,
+    NamespaceExists,
+    NamespaceNotEmpty,
+    RequestError,
+    RetryableError,
+    TableExists,
+    TableRefused,
+    UnknownNamespace,
+    UnknownTable,
+)
+
+_KINDS: tuple[tuple[type[LakestreamError], int, str], ...] = (
+    (UnknownTable, 404, "NoSuchTableException"),
+    (UnknownNamespace, 404, "NoSuchNamespaceException"),
+    (TableExists, 409, "AlreadyExistsException"),
+    (NamespaceExists, 409, "AlreadyExistsException"),
+    (NamespaceNotEmpty, 409, "NamespaceNotEmptyException"),
+    (TableRefused, 403, "ForbiddenException"),
+    (Conflict, 409, "CommitFailedException"),
+    (RequestError, 400, "BadRequestException"),
+    (RetryableError, 503, "ServiceUnavailableException"),
+    (LakestreamError, 500, "InternalServerError"),
+)
+
+
+class OutcomeUnknown(LakestreamError):
+    """A commit that may have happened: engines must not clean up after it."""
+
+
+def error_response(request: Request, status: int, kind: str, message: str) -> Response:
+    """The protocol's error body; an answer to HEAD has none."""
+    if request.method == "HEAD":
+        return Response(status_code=status)
+    return JSONResponse({"error": {"message": message, "type": kind, "code": status}}, status_code=status)
+
+
+def on_lakestream_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, OutcomeUnknown):
+        return error_response(request, 504, "CommitStateUnknownException", str(error))
+    for kind, status, name in _KINDS:
+        if isinstance(error, kind):
+            return error_response(request, status, name, str(error))
+    raise error
+
+
+def on_invalid_request(request: Request, error: Exception) -> Response:
+    if not isinstance(error, ValidationError):
+        raise error
+    places = [f"{'.'.join(map(str, found['loc'])) or 'body'}: {found['msg']}" for found in error.errors()[:5]]
+    return error_response(request, 400, "BadRequestException", f"the request is not understood: {'; '.join(places)}")
+
+
+def on_http_error(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    kind = {404: "NotFoundException", 405: "UnsupportedOperationException", 413: "BadRequestException"}
+    return error_response(request, error.status_code, kind.get(error.status_code, "BadRequestException"), error.detail)
