@@ -87,7 +87,7 @@ class MemoryStore:
             async with asyncio.timeout(timeout_ms / 1000):
                 await waiter
         except TimeoutError:
-            return waiter.done()
+            return not waiter.cancelled()  # set in the same moment
         finally:
             for address in seen:
                 waiters = self._waiters[address]

@@ -18,7 +18,7 @@ from typing import Any, Final
 from lakestream.errors import LakestreamError, Unavailable
 from lakestream.metadata import sqlite_rows as rows
 from lakestream.metadata.sqlite_batch import Batch, ShardChanges
-from lakestream.metadata.sqlite_lane import Lane
+from lakestream.metadata.sqlite_worker import Lane, connect, decided_errors, transaction
 from lakestream.metadata.store import ABSENT, Address, Entry, Lease, Outcome, Transaction
 
 POLL_INTERVAL_S: Final = 0.012
@@ -112,7 +112,7 @@ class SqliteStore:
             async with asyncio.timeout(timeout_ms / 1000):
                 await waiter.changed
         except TimeoutError:
-            return waiter.changed.done()
+            return not waiter.changed.cancelled()  # set in the same moment
         finally:
             self._unregister(waiter)
         return True
@@ -140,14 +140,14 @@ class SqliteStore:
         await self._reader.close(self._read_connection.close)
 
     def _connect(self) -> sqlite3.Connection:
-        with rows.decided_errors(self._path):
-            return rows.connect(self._path)
+        with decided_errors(self._path):
+            return connect(self._path)
 
     def _read(self, jobs: list[_Get | _Query]) -> list[Any]:
         """In the reader's thread."""
         connection = self._read_connection
         addresses = list(dict.fromkeys(a for job in jobs if isinstance(job, _Get) for a in job.addresses))
-        with rows.decided_errors(self._path):
+        with decided_errors(self._path):
             entries = rows.read_entries(connection, addresses)
             return [
                 [entries.get(a) for a in job.addresses] if isinstance(job, _Get) else job.run(connection)
@@ -159,9 +159,9 @@ class SqliteStore:
         connection = self._write_connection
         writes = [job for job in jobs if isinstance(job, _Write)]
         results: list[Any] = []
-        with rows.decided_errors(self._path):
+        with decided_errors(self._path):
             if writes:
-                with rows.transaction(connection):
+                with transaction(connection):
                     batch = Batch(connection, (a for job in writes for a in job.addresses))
                     results = [job.run(batch) for job in writes]
                     batch.flush()

@@ -6,20 +6,16 @@ statements, results as one concatenated text (hexadecimal where it may hold anyt
 """
 
 import sqlite3
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain
 from typing import Final, TypeVar
 
-from lakestream.errors import CorruptObject, Unavailable
+from lakestream.errors import CorruptObject
 from lakestream.metadata.store import Address, Entry, Lease
 
 T = TypeVar("T")
 
-LOCK_TIMEOUT_S: Final = 10.0
-LOCK_RETRY_S: Final = 0.0005
 ROWS_PER_STATEMENT: Final = 256
 """Statements hold a power of two of rows, this at most: few texts, so that their compiled form is reused."""
 
@@ -36,30 +32,10 @@ _SCHEMA: Final = (
     f"PRAGMA user_version = {_SCHEMA_VERSION}",
 )
 _NOW_MS: Final = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
-_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-_DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-def connect(path: str) -> sqlite3.Connection:
-    """A connection without implicit transactions, whose commits survive a power cut.
-
-    Any thread may use it, one at a time. The tables are created if the file is new.
-    """
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0, cached_statements=256)
-    ready = False
-    try:
-        retry_while_locked(lambda: connection.execute("PRAGMA journal_mode = WAL"))
-        connection.execute("PRAGMA synchronous = FULL")
-        with transaction(connection):
-            _prepare(connection, path)
-        ready = True
-    finally:
-        if not ready:
-            connection.close()
-    return connection
-
-
-def _prepare(connection: sqlite3.Connection, path: str) -> None:
+def prepare(connection: sqlite3.Connection, path: str) -> None:
+    """Creates the tables in a new file; refuses one that is another's or of another format."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -70,54 +46,6 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
         raise CorruptObject(
             f"{path}: format {version} of application {application:#x} is not a metadata store that this version reads"
         )
-
-
-def retry_while_locked(attempt: Callable[[], T]) -> T:
-    """SQLite's own busy handler backs off to 100 ms and starves the unlucky process; this one does not."""
-    deadline = time.monotonic() + LOCK_TIMEOUT_S
-    while True:
-        try:
-            return attempt()
-        except sqlite3.OperationalError as error:
-            if _code(error) not in _BUSY or time.monotonic() > deadline:
-                raise
-        time.sleep(LOCK_RETRY_S)
-
-
-@contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All or nothing. Waiting for the lock of another process happens here, before anything is read."""
-    retry_while_locked(lambda: connection.execute("BEGIN IMMEDIATE"))
-    try:
-        yield
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-
-
-@contextmanager
-def decided_errors(path: str) -> Iterator[None]:
-    """Tells SQLite's errors in the store's words."""
-    try:
-        yield
-    except sqlite3.DatabaseError as error:
-        code = _code(error)
-        if code is None:
-            raise
-        if code in _BUSY:
-            raise Unavailable(f"{path} stayed locked for {LOCK_TIMEOUT_S:g} s: nothing was written") from error
-        if code == sqlite3.SQLITE_FULL:
-            raise Unavailable(f"the disk of {path} is full: nothing was written; free some space") from error
-        if code in _DAMAGED:
-            raise CorruptObject(f"{path} is damaged or no SQLite database: {error}") from error
-        raise Unavailable(f"{path} failed, the outcome is unknown: {error}") from error
-
-
-def _code(error: sqlite3.Error) -> int | None:
-    """SQLite's primary error code; None if the error is not SQLite's but a wrong call."""
-    code: int | None = getattr(error, "sqlite_errorcode", None)
-    return None if code is None else code & 0xFF
 
 
 def data_version(connection: sqlite3.Connection) -> int:
