@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Annotated
 
@@ -21,6 +22,32 @@ from lakestream.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_CATALOG
 app = typer.Typer(help="Start everything on this machine.")
 
 HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    data: Path
+    kafka_port: int
+    http_port: int
+    brokers: int
+    pipeline: bool
+    master: str | None
+
+    def doors(self) -> list[Child]:
+        logs = self.data / "logs"
+        common = ("--data", str(self.data), "--host", HOST)
+        children = []
+        for number in range(self.brokers):
+            place = ("--id", str(number), "--port", str(self.kafka_port + number))
+            children.append(Child(f"broker {number}", ("broker", *place, *common), logs / f"broker-{number}.log"))
+        children.append(Child("HTTP door", ("http", "--port", str(self.http_port), *common), logs / "http.log"))
+        return children
+
+    def pipeline_child(self) -> Child | None:
+        if not self.pipeline:
+            return None
+        master = () if self.master is None else ("--master", self.master)
+        return Child("pipeline", ("pipeline", "--data", str(self.data), *master), self.data / "logs" / "pipeline.log")
 
 
 @app.command()
@@ -48,53 +75,45 @@ def up(
     for name, (port, variable) in ports.items():
         _check_port(name, port, variable)
     with lock:
-        status = asyncio.run(_run(data, kafka_port, http_port, brokers, pipeline, master, started))
+        status = asyncio.run(_run(_Plan(data, kafka_port, http_port, brokers, pipeline, master), started))
     raise typer.Exit(status)
 
 
-async def _run(
-    data: Path, kafka_port: int, http_port: int, brokers: int, pipeline: bool, master: str | None, started: float
-) -> int:
-    logs = data / "logs"
-    common = ("--data", str(data), "--host", HOST)
-    doors = [
-        Child(
-            f"broker {n}", ("broker", "--id", str(n), "--port", str(kafka_port + n), *common), logs / f"broker-{n}.log"
-        )
-        for n in range(brokers)
-    ]
-    doors.append(Child("HTTP door", ("http", "--port", str(http_port), *common), logs / "http.log"))
+async def _run(plan: "_Plan", started: float) -> int:
+    """The exit status: 0 if somebody asked for the end, 1 if a door could not be kept open."""
     children = Children(lambda _, sentence: warn(sentence))
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, stop.set)
-    stopping = asyncio.create_task(stop.wait())
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stopping = asyncio.create_task(_wait([stop]))
+    doors, spark = plan.doors(), plan.pipeline_child()
     try:
         kept = [children.start(door) for door in doors]
-        if pipeline:
-            where = () if master is None else ("--master", master)
-            spark = Child("pipeline", ("pipeline", "--data", str(data), *where), logs / "pipeline.log")
+        if spark is not None:
             children.start(spark)
-        ready = asyncio.gather(*(door.ready.wait() for door in doors))
+        ready = asyncio.create_task(_wait([door.ready for door in doors]))
         await asyncio.wait([ready, stopping, *kept], return_when=asyncio.FIRST_COMPLETED)
-        if not ready.done():
-            ready.cancel()
-            return 0 if stop.is_set() else 1
-        _greet(data, kafka_port, http_port, brokers, pipeline, time.monotonic() - started)
-        news = asyncio.create_task(_tell_pipeline(spark)) if pipeline else None
-        await asyncio.wait([stopping, *kept], return_when=asyncio.FIRST_COMPLETED)
-        if news is not None:
+        if ready.done():
+            _greet(plan, time.monotonic() - started)
+            news = asyncio.create_task(_tell_pipeline(spark))
+            await asyncio.wait([stopping, *kept], return_when=asyncio.FIRST_COMPLETED)
             news.cancel()
+        ready.cancel()
         return 0 if stop.is_set() else 1
     finally:
         say("Stopping …")
         await children.stop()
 
 
-async def _tell_pipeline(spark: Child) -> None:
-    await spark.ready.wait()
-    say("The pipeline is running: records appear in their tables within seconds.")
+async def _wait(events: list[asyncio.Event]) -> None:
+    for event in events:
+        await event.wait()
+
+
+async def _tell_pipeline(spark: Child | None) -> None:
+    if spark is not None:
+        await spark.ready.wait()
+        say("The pipeline is running: records appear in their tables within seconds.")
 
 
 def _lock(data: Path) -> IO[str]:
@@ -126,23 +145,22 @@ def _check_port(name: str, port: int, variable: str) -> None:
             fail(f"port {port} for {name} cannot be used ({error.strerror}): choose another with {variable}=…")
 
 
-def _greet(data: Path, kafka_port: int, http_port: int, brokers: int, pipeline: bool, seconds: float) -> None:
-    kafka = ",".join(f"{HOST}:{kafka_port + index}" for index in range(brokers))
-    catalog = f"http://{HOST}:{http_port}/iceberg"
-    program = Path(sys.argv[0]).name
-    path = os.path.relpath(sys.argv[0]) if sys.argv[0].endswith("lakestream") else f"python -m {program}"
-    bootstrap = "" if f"{HOST}:{kafka_port}" == DEFAULT_BOOTSTRAP else f" -b {HOST}:{kafka_port}"
+def _greet(plan: _Plan, seconds: float) -> None:
+    first = f"{HOST}:{plan.kafka_port}"
+    catalog = f"http://{HOST}:{plan.http_port}/iceberg"
+    program = os.path.relpath(sys.argv[0]) if Path(sys.argv[0]).name == "lakestream" else "python -m lakestream.cli"
+    bootstrap = "" if first == DEFAULT_BOOTSTRAP else f" -b {first}"
     rest = "" if catalog == DEFAULT_CATALOG else f" --catalog {catalog}"
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim")
     facts.add_column(overflow="fold")
-    facts.add_row("Kafka", kafka)
+    facts.add_row("Kafka", ", ".join(f"{HOST}:{plan.kafka_port + number}" for number in range(plan.brokers)))
     facts.add_row("Catalog", catalog)
-    facts.add_row("Data", str(data))
-    facts.add_row("Pipeline", "starting; nothing waits for it" if pipeline else "not started")
+    facts.add_row("Data", str(plan.data))
+    facts.add_row("Pipeline", "starting; nothing waits for it" if plan.pipeline else "not started")
     facts.add_row()
-    facts.add_row("Try", f"{path} demo{bootstrap}")
-    facts.add_row("", f"{path} consume orders --from-beginning{bootstrap}")
-    facts.add_row("", f"{path} table query 'SELECT count(*) FROM orders'{rest}")
+    facts.add_row("Try", f"{program} demo{bootstrap}")
+    facts.add_row("", f"{program} consume orders --from-beginning{bootstrap}")
+    facts.add_row("", f"{program} table query 'SELECT count(*) FROM orders'{rest}")
     title = f"[bold]lakestream[/] ready in {seconds:.1f} s"
     out.print(Panel(facts, title=title, subtitle="Ctrl-C stops everything", expand=False, padding=(1, 2)))

@@ -1,0 +1,1 @@
+"""Measurements of ourselves beside a real Kafka. `make bench` runs them all."""

@@ -1,0 +1,64 @@
+"""The HTTP door's process: the Iceberg REST catalog, health and metrics, under uvicorn."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from lakestream.catalog.engines import EngineTables
+from lakestream.errors import RequestError, Unavailable
+from lakestream.http import create_app
+from lakestream.node.backends import open_backends
+from lakestream.settings import Settings
+
+STOP_GRACE_S = 3
+
+
+async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.Event) -> None:
+    """Serves until `stop`. Raises if the server ends by itself."""
+    place = settings.http
+    async with open_backends(settings) as backends:
+        config = uvicorn.Config(
+            create_app(EngineTables(backends.catalog.commits, backends.objects.url)),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=STOP_GRACE_S,
+        )
+        server = _Server(config, ready)
+        with _listen(place.host, place.port) as listener:
+            serving = asyncio.create_task(server.serve([listener]))
+            stopping = asyncio.create_task(stop.wait())
+            await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if serving.done() and not stop.is_set():
+                stopping.cancel()
+                raise serving.exception() or Unavailable("the HTTP server stopped by itself")
+            server.should_exit = True
+            await serving
+
+
+class _Server(uvicorn.Server):
+    """Says when it listens. Signals are the caller's affair."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._serve(sockets)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise RequestError(f"port {port} on {host} cannot be used: {error.strerror}") from error
+    return listener
