@@ -1,0 +1,55 @@
+"""The metadata stores that the contract suite runs on, and short ways to call them."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+from lakestream.metadata.memory import MemoryStore
+from lakestream.metadata.sqlite import open_sqlite
+from lakestream.metadata.store import Applied, Entry, Refused, Store, Transaction
+from lakestream.runtime import system
+
+Opener = Callable[[Path], AbstractAsyncContextManager[Store]]
+Check = Callable[[Store], Awaitable[None]]
+Run = Callable[[Check], None]
+"""Runs a check against a fresh store."""
+
+
+@asynccontextmanager
+async def memory(folder: Path) -> AsyncIterator[Store]:
+    yield MemoryStore(system())
+
+
+@asynccontextmanager
+async def sqlite(folder: Path) -> AsyncIterator[Store]:
+    store = await open_sqlite(str(folder / "metadata.db"))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+BACKENDS: dict[str, Opener] = {
+    "memory": memory,
+    "sqlite": sqlite,
+}
+
+
+def put(shard: str = "s", *, checks: dict[str, int] | None = None, **values: bytes) -> Transaction:
+    return Transaction(shard, checks or {}, values)
+
+
+async def apply(store: Store, transaction: Transaction) -> int:
+    (outcome,) = await store.transact([transaction])
+    assert isinstance(outcome, Applied)
+    return outcome.version
+
+
+async def refuse(store: Store, transaction: Transaction) -> dict[str, Entry | None]:
+    (outcome,) = await store.transact([transaction])
+    assert isinstance(outcome, Refused)
+    return dict(outcome.current)
+
+
+async def contents(store: Store, shard: str = "s") -> dict[str, bytes]:
+    return {entry.key: entry.value for entry in await store.range(shard, "", "\U0010ffff")}
