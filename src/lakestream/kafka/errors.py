@@ -1,0 +1,72 @@
+"""The one place where our errors become Kafka's codes."""
+
+from kio.schema.errors import ErrorCode
+
+from lakestream.errors import (
+    Conflict,
+    CorruptRecords,
+    DuplicateSequence,
+    FencedError,
+    InvalidRecords,
+    InvalidStream,
+    InvalidTimestamp,
+    LakestreamError,
+    NotCoordinator,
+    OffsetOutOfRange,
+    Overloaded,
+    ProducerFenced,
+    RecordsTooLarge,
+    RequestError,
+    RetryableError,
+    SequenceGap,
+    StorageError,
+    StreamExists,
+    Unavailable,
+    UnknownStream,
+    UnsupportedRecords,
+)
+
+_CODES: dict[type[BaseException], ErrorCode] = {
+    CorruptRecords: ErrorCode.corrupt_message,
+    InvalidTimestamp: ErrorCode.invalid_timestamp,
+    InvalidRecords: ErrorCode.invalid_record,
+    UnsupportedRecords: ErrorCode.unsupported_compression_type,
+    RecordsTooLarge: ErrorCode.message_too_large,
+    UnknownStream: ErrorCode.unknown_topic_or_partition,
+    StreamExists: ErrorCode.topic_already_exists,
+    InvalidStream: ErrorCode.invalid_request,
+    OffsetOutOfRange: ErrorCode.offset_out_of_range,
+    SequenceGap: ErrorCode.out_of_order_sequence_number,
+    DuplicateSequence: ErrorCode.duplicate_sequence_number,
+    ProducerFenced: ErrorCode.invalid_producer_epoch,
+    RequestError: ErrorCode.invalid_request,
+    # Nothing was written and the client should come back: every producer retries this code.
+    Overloaded: ErrorCode.not_enough_replicas,
+    Conflict: ErrorCode.request_timed_out,
+    Unavailable: ErrorCode.request_timed_out,
+    RetryableError: ErrorCode.request_timed_out,
+    NotCoordinator: ErrorCode.not_coordinator,
+    FencedError: ErrorCode.not_leader_or_follower,
+    StorageError: ErrorCode.kafka_storage_error,
+    LakestreamError: ErrorCode.unknown_server_error,
+}
+
+
+class MalformedRequest(Exception):
+    """The bytes are not the request they claim to be: the connection is closed, as Kafka does."""
+
+
+def code_of(error: LakestreamError) -> ErrorCode:
+    """The wire code of the error's nearest known ancestor."""
+    for kind in type(error).__mro__:
+        code = _CODES.get(kind)
+        if code is not None:
+            return code
+    return ErrorCode.unknown_server_error
+
+
+def coordinator_code(error: LakestreamError) -> ErrorCode:
+    """The same, for requests to a group's coordinator: a store out of reach is the coordinator's absence."""
+    if isinstance(error, RetryableError):
+        return ErrorCode.coordinator_not_available
+    return code_of(error)

@@ -1,0 +1,222 @@
+"""The coordinator of consumer groups: leases, timers and stored rows around the state machine.
+
+A group is coordinated by the one broker that holds its lease. Operations on a group run
+one after another; those that wait for other members wait outside. When a lease is
+lost, the group is forgotten and everyone who waits in it gets NOT_COORDINATOR; members then
+find the new coordinator and join again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from lakestream.errors import LakestreamError, NotCoordinator
+from lakestream.kafka.groups.commits import Offsets
+from lakestream.kafka.groups.leases import GroupLeases, Held
+from lakestream.kafka.groups.model import Join, Joined, Sync, Synced
+from lakestream.kafka.groups.state import Group
+from lakestream.kafka.settings import GroupSettings
+from lakestream.metadata.brokers import Broker, Brokers, rendezvous
+from lakestream.metadata.groups import (
+    CommittedOffset,
+    GroupState,
+    StaleGeneration,
+    committed_offsets,
+    lease_holder,
+)
+from lakestream.metadata.store import Store
+from lakestream.model import StreamPartition
+from lakestream.runtime import Runtime
+
+log = logging.getLogger(__name__)
+
+_SAVE_AGAIN_S = 0.5
+
+T = TypeVar("T")
+
+
+def holder_name(broker: Broker) -> str:
+    """Under which name a broker holds leases: a restarted process is somebody else."""
+    return f"{broker.broker_id}/{broker.session}"
+
+
+class GroupCoordinator:
+    """Methods raise `NotCoordinator` when another broker has the group, `Unavailable` when the store is away."""
+
+    def __init__(
+        self, store: Store, brokers: Brokers, broker: Broker, runtime: Runtime, settings: GroupSettings
+    ) -> None:
+        self._store = store
+        self._brokers = brokers
+        self._broker = broker
+        self._runtime = runtime
+        self._settings = settings
+        self._leases = GroupLeases(store, holder_name(broker), settings)
+        self._renewal: asyncio.Task[None] | None = None
+        self._ticks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        self._renewal = asyncio.create_task(self._leases.renew_forever())
+
+    async def stop(self) -> None:
+        """Answers everyone who waits and gives the leases back."""
+        if self._renewal is not None:
+            self._renewal.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._renewal
+        await self._leases.release_all()
+
+    async def find(self, group: str) -> Broker:
+        """The broker to ask: the lease's holder if it lives, else the one everybody would choose."""
+        brokers = await self._brokers.live() or [self._broker]
+        lease = await lease_holder(self._store, group)
+        if lease is not None:
+            for broker in brokers:
+                if holder_name(broker) == lease.holder:
+                    return broker
+        return rendezvous(f"group/{group}", brokers)
+
+    async def describe(self, group: str) -> Group | None:
+        """The group as it stands, for reading only; None if nobody ever used it."""
+        machine = (await self._leases.open(group)).machine
+        used = machine.generation or machine.members or machine.pending or await committed_offsets(self._store, group)
+        return machine if used else None
+
+    def groups(self) -> list[Held]:
+        """The groups that are coordinated here, for reading only."""
+        return self._leases.held()
+
+    async def join(self, group: str, request: Join) -> Joined:
+        settings = self._settings
+        if not group:
+            return Joined(ErrorCode.invalid_group_id, request.member_id)
+        if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
+            return Joined(ErrorCode.invalid_session_timeout, request.member_id)
+        answer: asyncio.Future[Joined] = asyncio.get_running_loop().create_future()
+        held = await self._leases.open(group)
+        async with held.lock:
+            self._check(held)
+            held.machine.join(
+                request, lambda joined: _tell(answer, joined), lambda: self._new_member_id(request), _now_ms()
+            )
+            await self._settle(held)
+        return await answer
+
+    async def sync(self, group: str, request: Sync) -> Synced:
+        answer: asyncio.Future[Synced] = asyncio.get_running_loop().create_future()
+        held = await self._leases.open(group)
+        async with held.lock:
+            self._check(held)
+            held.machine.sync(request, lambda synced: _tell(answer, synced), _now_ms())
+            await self._settle(held)
+        return await answer
+
+    async def heartbeat(self, group: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        held = await self._leases.open(group)
+        async with held.lock:
+            self._check(held)
+            return held.machine.heartbeat(member_id, instance_id, generation, _now_ms())
+
+    async def leave(self, group: str, members: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
+        """Each member by its id, its instance id, or both; their results in the same order."""
+        held = await self._leases.open(group)
+        async with held.lock:
+            self._check(held)
+            results = [held.machine.leave(member_id, instance_id, _now_ms()) for member_id, instance_id in members]
+            await self._settle(held)
+            return results
+
+    async def commit(
+        self, group: str, member_id: str, instance_id: str | None, generation: int, offsets: Offsets
+    ) -> ErrorCode:
+        """Stores the offsets if this member may commit now. Commits of a group land in the order of the calls."""
+        held = await self._leases.open(group)
+        async with held.lock:
+            self._check(held)
+            error = held.machine.commit_error(member_id, instance_id, generation, _now_ms())
+            if error is not ErrorCode.none or not offsets:
+                return error
+            stored = held.commits.add(offsets)
+        try:
+            await stored
+        except StaleGeneration:
+            return ErrorCode.illegal_generation
+        except NotCoordinator:
+            self._leases.drop(held)
+            raise
+        return ErrorCode.none
+
+    async def offsets(self, group: str) -> dict[StreamPartition, CommittedOffset]:
+        """Everything the group has committed, read from the store."""
+        await self._leases.open(group)
+        return await committed_offsets(self._store, group)
+
+    def _check(self, held: Held) -> None:
+        if held.dropped:
+            raise NotCoordinator(f"group {held.name} is coordinated elsewhere")
+
+    def _new_member_id(self, request: Join) -> str:
+        return f"{request.instance_id or request.client_id}-{self._runtime.new_id()}"
+
+    async def _settle(self, held: Held) -> None:
+        """Begins the next generation if everyone is there, and sets the clock for whatever is next."""
+        machine = held.machine
+        retry = False
+        while machine.ready(_now_ms()) and not retry:
+            try:
+                await held.commits.drained()
+                await held.rows.save(GroupState(machine.generation + 1, machine.protocol_type))
+            except NotCoordinator:
+                self._leases.drop(held)
+                raise
+            except LakestreamError as error:
+                log.warning("the next generation of group %s waits for the store: %s", held.name, error)
+                retry = True
+            else:
+                machine.begin_generation(_now_ms())
+                log.info(
+                    "group %s: generation %d with %d members, %s",
+                    held.name,
+                    machine.generation,
+                    len(machine.members),
+                    machine.state.value,
+                )
+        self._arm(held, _now_ms() / 1000 + _SAVE_AGAIN_S if retry else machine.next_deadline_ms() / 1000)
+
+    def _arm(self, held: Held, due_s: float) -> None:
+        """Heartbeats only push deadlines back, so a timer that is set earlier finds nothing to do and is set anew."""
+        if held.timer is not None:
+            if held.timer.when() <= due_s and not held.timer.cancelled():
+                return
+            held.timer.cancel()
+        held.timer = None
+        if due_s != float("inf") and not held.dropped:
+            held.timer = asyncio.get_running_loop().call_at(due_s, self._tick, held)
+
+    def _tick(self, held: Held) -> None:
+        held.timer = None
+        task = asyncio.get_running_loop().create_task(self._expire(held))
+        self._ticks.add(task)
+        task.add_done_callback(self._ticks.discard)
+
+    async def _expire(self, held: Held) -> None:
+        async with held.lock:
+            if held.dropped:
+                return
+            for member_id in held.machine.expire(_now_ms()):
+                log.info("group %s: member %s was not heard of in time", held.name, member_id)
+            with suppress(NotCoordinator):
+                await self._settle(held)
+
+
+def _now_ms() -> float:
+    return asyncio.get_running_loop().time() * 1000
+
+
+def _tell(answer: "asyncio.Future[T]", value: T) -> None:
+    if not answer.done():
+        answer.set_result(value)

@@ -1,0 +1,71 @@
+"""What members of a group say and hear. Data only."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kio.schema.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """One way of assigning partitions that a member supports, with its own data."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Sequence[Protocol]
+    id_required: bool
+    """A new member is first told its id and joins again with it (v4+)."""
+    skips_assignment: bool
+    """A static leader that comes back may be told that nothing is to be assigned (v9+)."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedMember:
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    error: ErrorCode
+    member_id: str = ""
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    members: Sequence[JoinedMember] = ()
+    skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    member_id: str
+    instance_id: str | None
+    generation: int
+    protocol_type: str | None
+    protocol: str | None
+    assignments: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    error: ErrorCode
+    assignment: bytes = b""
+    protocol_type: str | None = None
+    protocol: str | None = None
+
+
+Answer = Callable[[Joined], None]
+SyncAnswer = Callable[[Synced], None]

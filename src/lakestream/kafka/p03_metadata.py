@@ -1,0 +1,116 @@
+"""Metadata, v0–v13.
+
+Who is alive and which topics there are. Any broker serves any partition; the leader it names is a
+hint (rendezvous over the live brokers) that keeps a partition's readers on one cache. Replicas
+and ISR are that leader; the controller is the lowest live id; the epoch is always 0.
+A topic that is not there is created if the client allows it (v0–v3 always do) and the settings do.
+v0 means all topics by an empty list, later versions by null; by id from v10 on.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from lakestream.errors import InvalidStream, LakestreamError, StreamExists
+from lakestream.kafka.api import LEADER_EPOCH, Context, Reply, api
+from lakestream.kafka.codec import Fields
+from lakestream.kafka.errors import code_of
+from lakestream.metadata.brokers import Broker, rendezvous
+from lakestream.metadata.topics import Topic, check_name
+
+
+async def handle(context: Context, request: Any) -> Reply:
+    streams = context.streams
+    brokers = await streams.brokers.live() or [streams.broker]
+    return {
+        "brokers": [
+            {"node_id": broker.broker_id, "host": broker.host, "port": broker.port, "rack": broker.zone}
+            for broker in brokers
+        ],
+        "cluster_id": streams.cluster_id,
+        "controller_id": brokers[0].broker_id,
+        "topics": await _topics(context, request, brokers),
+    }
+
+
+async def _topics(context: Context, request: Any, brokers: list[Broker]) -> list[Fields]:
+    streams, asked = context.streams, request.topics
+    if asked is None or (context.version == 0 and not asked):
+        return [_described(topic, brokers) for topic in await streams.topics.list()]
+    topic_ids = [topic_id for topic in asked if topic.name is None and (topic_id := topic.topic_id) is not None]
+    by_id = await streams.topics.by_ids(topic_ids) if topic_ids else {}
+    names = dict.fromkeys(topic.name for topic in asked if topic.name is not None)
+    by_name = await streams.topics.by_names([name for name in names if _legal(name)]) if names else {}
+    create = context.settings.auto_create_topics and getattr(request, "allow_auto_topic_creation", True)
+    described = []
+    for name in names:
+        found = by_name.get(name)
+        if found is not None:
+            described.append(_described(found, brokers))
+        elif not _legal(name):
+            described.append(_missing(ErrorCode.invalid_topic_exception, name=name))
+        elif create:
+            described.append(await _created(context, name, brokers))
+        else:
+            described.append(_missing(ErrorCode.unknown_topic_or_partition, name=name))
+    for topic in asked:
+        if topic.name is None:
+            found = by_id.get(topic.topic_id)
+            described.append(
+                _described(found, brokers)
+                if found is not None
+                else _missing(
+                    ErrorCode.unknown_topic_id, name=None if context.version >= 12 else "", topic_id=topic.topic_id
+                )
+            )
+    return described
+
+
+async def _created(context: Context, name: str, brokers: list[Broker]) -> Fields:
+    """Creates a topic that a client asked about; somebody else doing the same is no error."""
+    try:
+        return _described(
+            await context.streams.create_topic(name, max(context.settings.num_partitions, 1), {}), brokers
+        )
+    except StreamExists:
+        topic = (await context.streams.topics.by_names([name])).get(name)
+        if topic is not None:
+            return _described(topic, brokers)
+        return _missing(ErrorCode.leader_not_available, name=name)
+    except LakestreamError as error:
+        return _missing(code_of(error), name=name)
+
+
+def _legal(name: str) -> bool:
+    try:
+        check_name(name)
+    except InvalidStream:
+        return False
+    return True
+
+
+def _missing(error: ErrorCode, *, name: str | None, topic_id: UUID | None = None) -> Fields:
+    return {"error_code": error, "name": name, "topic_id": topic_id, "partitions": ()}
+
+
+def _described(topic: Topic, brokers: list[Broker]) -> Fields:
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "partitions": [_partition(topic, index, brokers) for index in range(topic.partitions)],
+    }
+
+
+def _partition(topic: Topic, index: int, brokers: list[Broker]) -> Fields:
+    leader = rendezvous(f"{topic.topic_id.hex}/{index}", brokers).broker_id
+    return {
+        "partition_index": index,
+        "leader_id": leader,
+        "leader_epoch": LEADER_EPOCH,
+        "replica_nodes": (leader,),
+        "isr_nodes": (leader,),
+    }
+
+
+API = api(3, handle)

@@ -1,0 +1,81 @@
+"""OffsetCommit, v2–v10.
+
+Keeps a group's offsets, one row per topic UUID and partition; answered when they are stored. Members commit in their
+own generation; a group without members takes commits from anyone who claims no generation (-1).
+Unknown topics, ids (v10) and partitions are refused one by one, and so is metadata above the limit.
+retention_time (v2–v4) means nothing: offsets stay.
+"""
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from lakestream.errors import LakestreamError
+from lakestream.kafka import lookup
+from lakestream.kafka.api import Context, Reply, api
+from lakestream.kafka.errors import coordinator_code
+from lakestream.metadata.groups import CommittedOffset
+from lakestream.metadata.topics import Topic
+from lakestream.model import StreamPartition
+
+
+async def handle(context: Context, request: Any) -> Reply:
+    topics = await lookup.find(context.streams, [lookup.key_of(topic) for topic in request.topics])
+    offsets: dict[StreamPartition, CommittedOffset] = {}
+    refused: dict[tuple[lookup.TopicKey, int], ErrorCode] = {}
+    for topic in request.topics:
+        key = lookup.key_of(topic)
+        for asked in topic.partitions:
+            partition, error = _checked(context, topics.get(key), key, asked)
+            if partition is None:
+                refused[key, asked.partition_index] = error
+            else:
+                offsets[partition] = CommittedOffset(
+                    asked.committed_offset,
+                    getattr(asked, "committed_leader_epoch", -1),
+                    asked.committed_metadata or "",
+                    context.streams.runtime.clock.now_ms(),
+                )
+    outcome = await _commit(context, request, offsets)
+    return {
+        "topics": [
+            {
+                **lookup.named(key := lookup.key_of(topic)),
+                "partitions": [
+                    {
+                        "partition_index": asked.partition_index,
+                        "error_code": refused.get((key, asked.partition_index), outcome),
+                    }
+                    for asked in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+async def _commit(context: Context, request: Any, offsets: dict[StreamPartition, CommittedOffset]) -> ErrorCode:
+    try:
+        return await context.groups.commit(
+            request.group_id,
+            request.member_id,
+            getattr(request, "group_instance_id", None),
+            request.generation_id_or_member_epoch,
+            offsets,
+        )
+    except LakestreamError as error:
+        return coordinator_code(error)
+
+
+def _checked(
+    context: Context, topic: Topic | None, key: lookup.TopicKey, asked: Any
+) -> tuple[StreamPartition | None, ErrorCode]:
+    partition = lookup.partition_of(topic, asked.partition_index)
+    if partition is None:
+        return None, lookup.unknown(key) if topic is None else ErrorCode.unknown_topic_or_partition
+    if len((asked.committed_metadata or "").encode()) > context.settings.groups.max_metadata_bytes:
+        return None, ErrorCode.offset_metadata_too_large
+    return partition, ErrorCode.none
+
+
+API = api(8, handle)

@@ -1,0 +1,59 @@
+"""DeleteTopics, v1–v6.
+
+After the answer nobody can append to or read the topic; its table stays, detached. By name, from v6 on
+also by id. Both at once, or neither, is INVALID_REQUEST; so is a topic that is named twice.
+"""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from lakestream.errors import LakestreamError, UnknownStream
+from lakestream.kafka import lookup
+from lakestream.kafka.api import Context, Reply, api
+from lakestream.kafka.codec import Fields
+from lakestream.kafka.errors import code_of
+
+
+async def handle(context: Context, request: Any) -> Reply:
+    asked: list[tuple[str | None, UUID | None]]
+    if context.version >= 6:
+        asked = [(topic.name, topic.topic_id) for topic in request.topics]
+    else:
+        asked = [(name, None) for name in request.topic_names]
+    results = [
+        _delete(context, name, topic_id, repeated=asked.count((name, topic_id)) > 1)
+        for name, topic_id in dict.fromkeys(asked)
+    ]
+    return {"responses": await asyncio.gather(*results)}
+
+
+async def _delete(context: Context, name: str | None, topic_id: UUID | None, *, repeated: bool) -> Fields:
+    if repeated or (name is None) == (topic_id is None):
+        return _result(name, topic_id, ErrorCode.invalid_request, "name each topic once, by its name or by its id")
+    key = name if name is not None else topic_id
+    try:
+        topics = context.streams.topics
+        # Never from the cache: a name must mean the topic that has it now.
+        found = (
+            (await topics.by_names([name])).get(name)
+            if name is not None
+            else (await topics.by_ids([topic_id] if topic_id else [])).get(topic_id or UUID(int=0))
+        )
+        if found is None:
+            return _result(name, topic_id, lookup.unknown(key), "there is no such topic")
+        await context.streams.delete_topic(found.topic_id)
+    except UnknownStream as error:
+        return _result(name, topic_id, lookup.unknown(key), str(error))
+    except LakestreamError as error:
+        return _result(name, topic_id, code_of(error), str(error))
+    return _result(found.name, found.topic_id, ErrorCode.none, None)
+
+
+def _result(name: str | None, topic_id: UUID | None, code: ErrorCode, message: str | None) -> Fields:
+    return {"name": name, "topic_id": topic_id, "error_code": code, "error_message": message}
+
+
+API = api(20, handle)

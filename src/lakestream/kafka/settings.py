@@ -1,0 +1,44 @@
+"""What an operator may set about the Kafka door: text and numbers, no components."""
+
+import msgspec
+
+MIB = 1024 * 1024
+
+
+class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Consumer groups, classic protocol."""
+
+    initial_rebalance_delay_ms: int = 250
+    """How long the first join of an empty group waits for others."""
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    max_members: int = 10_000
+    max_metadata_bytes: int = 4_096
+    """The largest text a client may keep with a committed offset."""
+    lease_ttl_ms: int = 5_000
+    """After a coordinator dies, its groups wait at most this long for another."""
+    idle_release_ms: int = 60_000
+    """A group without members gives its lease back after this time."""
+
+
+class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
+    max_frame_bytes: int = 100 * MIB
+    """A request that says it is larger closes its connection."""
+    max_in_flight: int = 256
+    """Requests of one connection that wait for an answer; beyond it, the socket is not read."""
+    write_high_water_bytes: int = 4 * MIB
+    """Answers waiting for a slow reader; beyond it, the connection takes no further request."""
+    frame_stall_ms: int = 30_000
+    """A request of which no further byte arrives for this time closes its connection."""
+    idle_connection_ms: int = 600_000
+    max_fetch_bytes: int = 55 * MIB
+    """The most one fetch answers, whatever the client asks for."""
+    max_fetch_wait_ms: int = 60_000
+    num_partitions: int = 1
+    """Partitions of a topic whose creator did not say."""
+    max_partitions: int = 10_000
+    """The most partitions one topic may be created with."""
+    auto_create_topics: bool = True
+    max_message_bytes: int = 1024 * 1024 + 12
+    """What topics report as their largest batch; the log itself enforces its own limit."""
+    groups: GroupSettings = GroupSettings()
