@@ -30,7 +30,8 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     CorruptRecords: ErrorCode.corrupt_message,
     InvalidTimestamp: ErrorCode.invalid_timestamp,
     InvalidRecords: ErrorCode.invalid_record,
-    UnsupportedRecords: ErrorCode.unsupported_compression_type,
+    # What Kafka answers to magic 0 and 1, which is nearly all of it.
+    UnsupportedRecords: ErrorCode.invalid_record,
     RecordsTooLarge: ErrorCode.message_too_large,
     UnknownStream: ErrorCode.unknown_topic_or_partition,
     StreamExists: ErrorCode.topic_already_exists,

@@ -55,9 +55,9 @@ async def find(streams: Streams, keys: Iterable[TopicKey]) -> dict[TopicKey, Top
         if topic is not None:
             found[key] = topic
     if names:
-        found |= await streams.topics.by_names(names)
+        found.update((topic.name, topic) for topic in (await streams.topics.by_names(names)).values())
     if topic_ids:
-        found |= await streams.topics.by_ids(topic_ids)
+        found.update((topic.topic_id, topic) for topic in (await streams.topics.by_ids(topic_ids)).values())
     return found
 
 

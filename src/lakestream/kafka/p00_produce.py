@@ -3,7 +3,7 @@
 Appends record batches; acks once their WAL object is committed. Batches enter the
 log in the order in which the connection brought them, and requests that are in
 flight together share a flush. Each partition is answered on its own.
-Only magic 2. acks is -1, 0 or 1, and all wait for the same commit; acks=0 gets no
+Only magic 2; zstd from v7 on. acks is -1, 0 or 1, and all wait for the same commit; acks=0 gets no
 response, and a failure closes the connection instead. v13 names topics by id.
 Transactional batches are refused with INVALID_REQUEST until transactions exist.
 """
@@ -25,6 +25,10 @@ from lakestream.model import StreamPartition
 from lakestream.stream import Appended
 
 _ACKS: Final = (-1, 0, 1)
+_ZSTD: Final = 4
+_ZSTD_VERSION: Final = 7
+_ATTRIBUTES: Final = 21
+"""Where a batch keeps its attributes; the low three bits of their second byte name the compression."""
 
 _Taken = tuple[TopicKey, int, StreamPartition | None, "ErrorCode | asyncio.Future[Appended]"]
 
@@ -66,9 +70,15 @@ async def _append_all(context: Context, request: Any) -> list[_Taken]:
                 taken.append((key, data.index, None, ErrorCode.unknown_topic_or_partition))
             elif not data.records:
                 taken.append((key, data.index, None, ErrorCode.invalid_record))
+            elif context.version < _ZSTD_VERSION and _codec(data.records) == _ZSTD:
+                taken.append((key, data.index, None, ErrorCode.unsupported_compression_type))
             else:
                 taken.append((key, data.index, partition, streams.append(partition, data.records)))
     return taken
+
+
+def _codec(records: bytes) -> int:
+    return records[_ATTRIBUTES + 1] & 7 if len(records) > _ATTRIBUTES + 1 else 0
 
 
 async def _acknowledged(

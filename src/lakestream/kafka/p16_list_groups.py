@@ -1,7 +1,8 @@
 """ListGroups, v0–v5.
 
 The groups that this broker coordinates now; clients ask every broker. Filters by state (v4+) and type (v5+;
-there is only "classic"). A group that nobody uses and whose coordinator gave it back is not listed until somebody asks for it.
+there is only "classic"). A group that nobody uses and that was given back is not
+listed until somebody asks for it.
 """
 
 from typing import Any, Final

@@ -20,7 +20,7 @@ from lakestream.kafka.groups.leases import GroupLeases, Held
 from lakestream.kafka.groups.model import Join, Joined, Sync, Synced
 from lakestream.kafka.groups.state import Group
 from lakestream.kafka.settings import GroupSettings
-from lakestream.metadata.brokers import Broker, Brokers, rendezvous
+from lakestream.metadata.brokers import Broker, rendezvous
 from lakestream.metadata.groups import (
     CommittedOffset,
     GroupState,
@@ -28,9 +28,8 @@ from lakestream.metadata.groups import (
     committed_offsets,
     lease_holder,
 )
-from lakestream.metadata.store import Store
 from lakestream.model import StreamPartition
-from lakestream.runtime import Runtime
+from lakestream.stream import Streams
 
 log = logging.getLogger(__name__)
 
@@ -47,15 +46,13 @@ def holder_name(broker: Broker) -> str:
 class GroupCoordinator:
     """Methods raise `NotCoordinator` when another broker has the group, `Unavailable` when the store is away."""
 
-    def __init__(
-        self, store: Store, brokers: Brokers, broker: Broker, runtime: Runtime, settings: GroupSettings
-    ) -> None:
-        self._store = store
-        self._brokers = brokers
-        self._broker = broker
-        self._runtime = runtime
+    def __init__(self, streams: Streams, settings: GroupSettings) -> None:
+        self._store = streams.store
+        self._brokers = streams.brokers
+        self._broker = streams.broker
+        self._runtime = streams.runtime
         self._settings = settings
-        self._leases = GroupLeases(store, holder_name(broker), settings)
+        self._leases = GroupLeases(streams.store, holder_name(streams.broker), settings)
         self._renewal: asyncio.Task[None] | None = None
         self._ticks: set[asyncio.Task[None]] = set()
 
