@@ -1,0 +1,52 @@
+"""Produce beside Kafka: throughput, and records per second of the broker's CPU.
+
+librdkafka, six partitions, acks=all. Client and broker share the machine, so the servers take turns round by round,
+after rounds that do not count: Kafka's JIT needs them.
+"""
+
+from statistics import median
+
+from benchmarks.clients import produce
+from benchmarks.result import QUICK, Result, versus
+from benchmarks.servers import Server, kafka, lakestream
+
+PARTITIONS = 6
+LOADS = {1000: 40_000 if QUICK else 150_000, 100: 200_000 if QUICK else 800_000}
+"""Record size in bytes: records in one round."""
+WARM_UP_ROUNDS = 1 if QUICK else 4
+ROUNDS = 1 if QUICK else 5
+
+
+def _round(server: Server, topic: str, size_bytes: int) -> tuple[float, float]:
+    """Records per second, and per second of the server's CPU."""
+    count = LOADS[size_bytes]
+    before = server.cpu_seconds()
+    seconds = produce(server, topic, PARTITIONS, count, size_bytes)
+    return count / seconds, count / (server.cpu_seconds() - before)
+
+
+def run() -> list[Result]:
+    results: list[Result] = []
+    with lakestream() as ours, kafka() as peer:
+        for size_bytes in LOADS:
+            topic = f"produce-{size_bytes}"
+            measured: dict[str, list[tuple[float, float]]] = {ours.name: [], peer.name: []}
+            for server in (ours, peer):
+                server.create_topic(topic, PARTITIONS)
+            for number in range(WARM_UP_ROUNDS + ROUNDS):
+                for server in (ours, peer):
+                    figures = _round(server, topic, size_bytes)
+                    if number >= WARM_UP_ROUNDS:
+                        measured[server.name].append(figures)
+            for server in (ours, peer):
+                server.delete_topic(topic)
+            our_rate, our_per_cpu = _medians(measured[ours.name])
+            peer_rate, peer_per_cpu = _medians(measured[peer.name])
+            label, scale = f"produce {size_bytes} B", size_bytes / 1e6
+            results.append(versus(f"{label}, throughput", our_rate * scale, peer_rate * scale, "MB/s", at_least=0.9))
+            results.append(versus(f"{label}, per broker CPU", our_per_cpu, peer_per_cpu, "records/CPU s", at_least=1.5))
+    return results
+
+
+def _medians(rounds: list[tuple[float, float]]) -> tuple[float, float]:
+    return median(rate for rate, _ in rounds), median(per_cpu for _, per_cpu in rounds)

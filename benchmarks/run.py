@@ -1,0 +1,55 @@
+"""`make bench`: every measurement, one table of ratios, and benchmarks/results.json."""
+
+import importlib
+import json
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.result import QUICK, Result
+
+PARTS = ("produce", "consume", "replay", "pipeline", "memory")
+RESULTS = Path(__file__).parent / "results.json"
+
+
+def main() -> int:
+    console = Console()
+    wanted = sys.argv[1:] or PARTS
+    results: list[Result] = []
+    started = time.monotonic()
+    for name in wanted:
+        with console.status(f"{name} …"):
+            measured = importlib.import_module(f"benchmarks.{name}").run()
+        results += measured
+        console.print(f"{name}: done after {time.monotonic() - started:.0f} s")
+    console.print(_table(results))
+    if not QUICK and tuple(wanted) == PARTS:
+        RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+        console.print(f"Written to {RESULTS.relative_to(Path.cwd())}.")
+    return 0
+
+
+def _table(results: list[Result]) -> Table:
+    table = Table(title="quick run: not to quote" if QUICK else None)
+    for column in ("name", "ours", "peer", "unit", "ratio", "target", "met"):
+        table.add_column(column, justify="left" if column in ("name", "unit", "met") else "right")
+    for result in results:
+        peer = "" if result["peer"] is None else f"{result['peer']:,}"
+        met = "[green]yes[/]" if result["met"] else "[red]no[/]"
+        row = (
+            result["name"],
+            f"{result['ours']:,}",
+            peer,
+            result["unit"],
+            f"{result['ratio']:.2f}",
+            f"{result['target']:g}",
+        )
+        table.add_row(*row, met)
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

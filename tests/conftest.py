@@ -1,0 +1,98 @@
+"""What tests share: real processes in temporary directories on free ports, stopped by their own ids."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from support.processes import Cluster, Running, free_ports
+
+STRICT = os.environ.get("CI", "").lower() == "true" or bool(os.environ.get("LAKESTREAM_REQUIRE_ALL"))
+
+
+def need(found: str | None, what: str) -> str:
+    """What a test cannot do without. Its absence is a skip that says so, and a failure where everything must run."""
+    if found:
+        return found
+    if STRICT:
+        pytest.fail(f"{what} is missing, and everything must run here: use `make test`")
+    pytest.skip(f"{what} is missing: `make test` fetches it")
+
+
+@pytest.fixture(scope="session")
+def java() -> str:
+    """The java program."""
+    home = os.environ.get("JAVA_HOME")
+    return need(str(Path(home) / "bin" / "java") if home else shutil.which("java"), "Java 17+")
+
+
+@pytest.fixture(scope="session")
+def kafka_libs() -> str:
+    """The directory of Apache Kafka's jars."""
+    return need(os.environ.get("LAKESTREAM_KAFKA_LIBS"), "Kafka's command line tools (LAKESTREAM_KAFKA_LIBS)")
+
+
+@pytest.fixture(scope="session")
+def spark_jars(java: str) -> str:
+    """The Iceberg runtime for Spark, as `spark.jars` takes it."""
+    return need(os.environ.get("LAKESTREAM_SPARK_JARS"), "Iceberg for Spark (LAKESTREAM_SPARK_JARS)")
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    """Starts `lakestream <arguments>` as a process; whatever still runs at the end of the test is killed."""
+    started: list[Running] = []
+
+    def run(*arguments: str, environment: Mapping[str, str] | None = None) -> Running:
+        log = tmp_path / f"output-{len(started)}.log"
+        command = [sys.executable, "-m", "lakestream.cli", *arguments]
+        env = os.environ | dict(environment or {})
+        with log.open("wb") as output:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=env)
+        running = Running(process, log)
+        started.append(running)
+        return running
+
+    yield run
+    for running in started:
+        if running.process.poll() is None:
+            running.kill()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, start: Callable[..., Running]) -> Callable[..., Cluster]:
+    """Makes a cluster of real broker processes: `cluster(brokers=3, http=True, environment={…})`."""
+
+    def make(brokers: int = 1, *, http: bool = False, environment: Mapping[str, str] | None = None) -> Cluster:
+        made = Cluster(tmp_path / "data", environment or {}, start)
+        first = free_ports(brokers)
+        made.ports = [first + index for index in range(brokers)]
+        for index in range(brokers):
+            made.start_broker(index)
+        if http:
+            made.start_http()
+        return made
+
+    return make
+
+
+@pytest.fixture
+def cli() -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    """Runs `lakestream <arguments>` to its end."""
+
+    def run(
+        *arguments: str,
+        stdin: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        timeout_s: float = 60.0,
+    ) -> "subprocess.CompletedProcess[str]":
+        command: Sequence[str] = [sys.executable, "-m", "lakestream.cli", *arguments]
+        env = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"} | dict(environment or {})
+        return subprocess.run(
+            command, input=stdin or "", capture_output=True, text=True, env=env, timeout=timeout_s, check=False
+        )
+
+    return run
