@@ -12,6 +12,7 @@ Leases expire by the machine's wall clock, read inside the transaction.
 import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,9 +27,16 @@ POLL_INTERVAL_S: Final = 0.012
 
 async def open_sqlite(path: str) -> "SqliteStore":
     """Opens the store, creating it if there is none. The folder must exist. Belongs to the running event loop."""
-    store = SqliteStore(path)
-    await store.start()
-    return store
+    writer, reader = await asyncio.to_thread(_connect_twice, path)
+    return SqliteStore(path, writer, reader)
+
+
+def _connect_twice(path: str) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+    with decided_errors(path), ExitStack() as opened:
+        writer = opened.enter_context(closing(connect(path)))
+        reader = connect(path)
+        opened.pop_all()
+        return writer, reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +77,18 @@ class _Waiter:
 class SqliteStore:
     """Implements `Store`. Made by `open_sqlite`."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, writer: sqlite3.Connection, reader: sqlite3.Connection) -> None:
         self._path = path
+        self._write_connection = writer
+        self._read_connection = reader
         self._writer: Lane[_Write | _Poll] = Lane("metadata-writer", self._write)
         self._reader: Lane[_Get | _Query] = Lane("metadata-reader", self._read)
-        self._write_connection: sqlite3.Connection
-        self._read_connection: sqlite3.Connection
         self._loop = asyncio.get_running_loop()
         self._waiters: dict[str, dict[str, dict[_Waiter, None]]] = {}
         self._rechecks: set[asyncio.Task[None]] = set()
         self._poll_timer: asyncio.TimerHandle | None = None
         self._data_version = 0
         """Of the writer's connection, used in its thread only."""
-
-    async def start(self) -> None:
-        self._write_connection = await self._writer.run(self._connect)
-        self._read_connection = await self._reader.run(self._connect)
 
     async def get(self, addresses: Sequence[Address]) -> list[Entry | None]:
         if not addresses:
@@ -138,10 +142,6 @@ class SqliteStore:
                 waiter.changed.set_exception(Unavailable("the metadata store was closed"))
         await self._writer.close(self._write_connection.close)
         await self._reader.close(self._read_connection.close)
-
-    def _connect(self) -> sqlite3.Connection:
-        with decided_errors(self._path):
-            return connect(self._path)
 
     def _read(self, jobs: list[_Get | _Query]) -> list[Any]:
         """In the reader's thread."""

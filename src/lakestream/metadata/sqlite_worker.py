@@ -16,6 +16,7 @@ J = TypeVar("J")
 
 LOCK_TIMEOUT_S: Final = 10.0
 LOCK_RETRY_S: Final = 0.0005
+CACHE_KIB: Final = 16 * 1024
 
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -31,6 +32,7 @@ def connect(path: str) -> sqlite3.Connection:
     try:
         retry_while_locked(lambda: connection.execute("PRAGMA journal_mode = WAL"))
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         with transaction(connection):
             rows.prepare(connection, path)
         ready = True
