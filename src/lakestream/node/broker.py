@@ -31,8 +31,7 @@ async def run_broker(settings: Settings, ready: Callable[[], None], stop: asynci
         )
         await streams.start()
         try:
-            groups = GroupCoordinator(backends.store, streams.brokers, broker, backends.runtime, settings.kafka.groups)
-            server = KafkaServer(streams, groups, settings.kafka)
+            server = KafkaServer(streams, GroupCoordinator(streams, settings.kafka.groups), settings.kafka)
             try:
                 await server.start(place.host, place.port)
             except OSError as error:
