@@ -1,0 +1,137 @@
+"""Batch headers: read them, number them, fill gaps with them."""
+
+import struct
+from typing import Final, NamedTuple
+
+from lakestream.errors import CorruptRecords
+from lakestream.records.layout import (
+    ATTRIBUTES,
+    CONTROL_BIT,
+    CRC,
+    HEADER_BYTES,
+    LEADER_EPOCH,
+    NO_TIMESTAMP,
+    STATUS_TEXT,
+    Status,
+)
+from lakestream.records.native import Buffer, address, kernels
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+MAX_OFFSET_DELTA: Final = 0x7FFFFFFF
+
+# The body of a commit marker: attributes and timestamp delta, then (below) its offset delta, key, value, no headers.
+_MARKER_KEY: Final = struct.pack(">hh", 0, 1)
+_MARKER_VALUE: Final = struct.pack(">hi", 0, 0)
+
+
+class BatchInfo(NamedTuple):
+    """What a batch's header says. `position` and `length` locate the whole batch in its run."""
+
+    position: int
+    length: int
+    record_count: int
+    last_offset_delta: int
+    attributes: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+def crc32c(buffer: Buffer, crc: int = 0) -> int:
+    """CRC32C of the buffer, appended to what `crc` stands for."""
+    return kernels().crc32c(crc, address(buffer), 0, len(buffer))
+
+
+def walk(run: Buffer) -> list[BatchInfo]:
+    """The headers of the run's batches; nothing inside them is looked at.
+
+    Raises:
+        CorruptRecords: a batch does not lie within the run, or is not of magic 2.
+    """
+    batches = []
+    position, limit = 0, len(run)
+    while position < limit:
+        if limit - position < HEADER_BYTES:
+            raise CorruptRecords(f"byte {position}: {STATUS_TEXT[Status.TRUNCATED]}")
+        fields = HEADER.unpack_from(run, position)
+        _, length, _, magic, _, attributes, last_offset_delta, base_timestamp, max_timestamp, *producer, count = fields
+        end = position + LEADER_EPOCH + length
+        if magic != 2:
+            raise CorruptRecords(f"byte {position}: {STATUS_TEXT[Status.BAD_MAGIC]}")
+        if length < HEADER_BYTES - LEADER_EPOCH or end > limit:
+            raise CorruptRecords(f"byte {position}: {STATUS_TEXT[Status.TRUNCATED]}")
+        if last_offset_delta < 0 or count < 0:
+            raise CorruptRecords(f"byte {position}: {STATUS_TEXT[Status.BAD_COUNT]}")
+        producer_id, producer_epoch, base_sequence = producer
+        batches.append(
+            BatchInfo(
+                position,
+                end - position,
+                count,
+                last_offset_delta,
+                attributes,
+                base_timestamp,
+                max_timestamp,
+                producer_id,
+                producer_epoch,
+                base_sequence,
+            )
+        )
+        position = end
+    return batches
+
+
+def stamp(run: bytearray | memoryview, base_offset: int) -> int:
+    """Numbers the run's batches densely from base_offset, in place, leader epoch 0: both lie outside the CRC.
+
+    Returns:
+        The offset after the last record.
+
+    Raises:
+        CorruptRecords: a batch does not lie within the run; those before it are stamped.
+    """
+    if isinstance(run, memoryview) and run.readonly:
+        raise TypeError("a run is stamped in place: it must be writable")
+    result = kernels().stamp(address(run), len(run), base_offset)
+    if result < 0:
+        raise CorruptRecords(STATUS_TEXT[result])
+    return result
+
+
+def control_batch(first_offset: int, last_offset: int) -> bytes:
+    """One commit marker without a producer, which lets a consumer pass a gap: no client hands it to its user.
+
+    It covers [first_offset, last_offset], of a gap wider than a batch can be its end."""
+    base_offset = max(first_offset, last_offset - MAX_OFFSET_DELTA)
+    delta = last_offset - base_offset
+    record = (
+        b"\x00\x00"
+        + _varint(delta)
+        + _varint(len(_MARKER_KEY))
+        + _MARKER_KEY
+        + _varint(len(_MARKER_VALUE))
+        + _MARKER_VALUE
+        + b"\x00"
+    )
+    records = _varint(len(record)) + record
+    batch = bytearray(HEADER_BYTES + len(records))
+    batch[HEADER_BYTES:] = records
+    length = len(batch) - LEADER_EPOCH
+    HEADER.pack_into(
+        batch, 0, base_offset, length, 0, 2, 0, CONTROL_BIT, delta, NO_TIMESTAMP, NO_TIMESTAMP, -1, -1, -1, 1
+    )
+    struct.pack_into(">I", batch, CRC, crc32c(memoryview(batch)[ATTRIBUTES:]))
+    return bytes(batch)
+
+
+def _varint(number: int) -> bytes:
+    """A number that is not negative, as the format writes it."""
+    value = number << 1
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
