@@ -2,26 +2,19 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
-from uuid import UUID
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from pyiceberg.io.pyarrow import schema_to_pyarrow
+from support.tables import ORDERS, OTHER, write_file
 
 from lakestream import runtime
 from lakestream.catalog import PyIcebergTables, SimulatedTables, TableCatalog, View
 from lakestream.errors import Conflict, UnknownStream
 from lakestream.metadata.memory import MemoryStore
 from lakestream.model import DataFile, WrittenFile
-from lakestream.table.schema import OFFSET_WINDOW, RAW_SCHEMA
-
-ORDERS = UUID("11111111-1111-4111-8111-111111111111")
-OTHER = UUID("22222222-2222-4222-8222-222222222222")
+from lakestream.table.schema import OFFSET_WINDOW
 
 
 class Bench:
@@ -30,38 +23,9 @@ class Bench:
     def __init__(self, catalog: TableCatalog, folder: Path) -> None:
         self.catalog = catalog
         self._folder = folder
-        self._numbers: Iterator[int] = iter(range(10_000))
 
     def file(self, first: int, end: int, *, partition: int = 0, spec_id: int = 0) -> WrittenFile:
-        path = self._folder / f"{partition}-{first}-{next(self._numbers)}.parquet"
-        rows = [
-            {
-                "_stream_partition": partition,
-                "_offset": offset,
-                "_timestamp": datetime.fromtimestamp(offset, UTC),
-                "_timestamp_type": 0,
-                "_kind": 0,
-                "_key": None,
-                "_headers": [],
-                "_headers_raw": None,
-                "_value": b"v",
-                "_schema_id": None,
-                "_crc": 7,
-            }
-            for offset in range(first, end)
-        ]
-        pq.write_table(pa.Table.from_pylist(rows, schema_to_pyarrow(RAW_SCHEMA, include_field_ids=True)), path)
-        return WrittenFile(
-            path=f"file://{path}",
-            spec_id=spec_id,
-            size_bytes=path.stat().st_size,
-            record_count=end - first,
-            partition_min=partition,
-            partition_max=partition,
-            offset_min=first,
-            offset_max=end - 1,
-            timestamp_max_ms=(end - 1) * 1000,
-        )
+        return write_file(self._folder, first, end, partition=partition, spec_id=spec_id)
 
 
 Open = Callable[[], AbstractAsyncContextManager[Bench]]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, ValidationError
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.utils.properties import property_as_bool
@@ -183,5 +183,5 @@ def apply_change(base: TableMetadata, change: Change, location: str | None, *, v
         return base
     try:
         return update_table_metadata(base, tuple(change.updates), validate, location)
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, ValidationError) as error:
         raise RequestError(f"the table cannot be changed so: {error}") from error

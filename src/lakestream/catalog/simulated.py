@@ -9,19 +9,21 @@ from lakestream.catalog.binding import bind, detach, detached_name
 from lakestream.catalog.port import View
 from lakestream.catalog.rules import check_commit
 from lakestream.errors import Conflict, UnknownStream
+from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.pointers import Pointer, PointerRow, Pointers
 from lakestream.metadata.store import Store
 from lakestream.model import DataFile, WrittenFile
+from lakestream.runtime import system
 
 Metadata = MutableMapping[str, View]
 """Location → what its metadata says. Shared by all that use one simulated bucket; only ever added to."""
 
 
 class SimulatedTables:
-    """Implements `TableCatalog`. Deterministic if its store is."""
+    """Implements `TableCatalog`. Deterministic if its store is. Without a store it keeps its pointers to itself."""
 
-    def __init__(self, store: Store, metadata: Metadata | None = None) -> None:
-        self._pointers = Pointers(store)
+    def __init__(self, store: Store | None = None, metadata: Metadata | None = None) -> None:
+        self._pointers = Pointers(MemoryStore(system()) if store is None else store)
         self._metadata: Metadata = {} if metadata is None else metadata
 
     async def close(self) -> None:

@@ -12,6 +12,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetProp
 
 from lakestream.catalog.binding import bind, detach, detached_name
 from lakestream.catalog.commit import Change, Commits, Current
+from lakestream.catalog.engines import EngineTables
 from lakestream.catalog.files import version_of
 from lakestream.catalog.index import ManifestIndex, read_manifests
 from lakestream.catalog.port import View
@@ -47,6 +48,8 @@ class PyIcebergTables:
     ) -> None:
         self.commits: Final = Commits(store, runtime, io_properties)
         self.index: Final = ManifestIndex(self.commits.files.io)
+        self.engines: Final = EngineTables(self.commits, bucket_url)
+        """The same tables as outside engines use them."""
         self._bucket_url = bucket_url.rstrip("/")
         self._runtime = runtime
         self._views: dict[UUID, View] = {}

@@ -1,0 +1,63 @@
+"""One Spark session for all tests that want one: it costs seconds and a gigabyte."""
+
+import gc
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_SLOPPY = ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+_CACHE = Path(__file__).parents[2] / ".cache" / "jars"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """PySpark leaves the sockets it collects results from to the garbage collector."""
+    for item in items:
+        if item.get_closest_marker("spark"):
+            for rule in _SLOPPY:
+                item.add_marker(pytest.mark.filterwarnings(rule))
+
+
+@pytest.fixture(autouse=True)
+def _garbage_stays_in_its_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    if request.node.get_closest_marker("spark"):
+        gc.collect()
+
+
+def spark_jars() -> list[Path]:
+    """From LAKESTREAM_SPARK_JARS (paths or folders, colon separated), else from the repository's cache."""
+    places = os.environ.get("LAKESTREAM_SPARK_JARS")
+    roots = [Path(place) for place in places.split(":") if place] if places else [_CACHE]
+    return [jar for root in roots for jar in (sorted(root.glob("*.jar")) if root.is_dir() else [root]) if jar.exists()]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A local session with Iceberg on its class path. Each test adds a catalog of its own with
+    `spark.conf.set("spark.sql.catalog.<name>…")`."""
+    jars = [jar for jar in spark_jars() if jar.name.startswith("iceberg-spark-runtime-")]
+    if not jars:
+        pytest.fail("no iceberg-spark-runtime jar: set LAKESTREAM_SPARK_JARS or fill .cache/jars (make jars)")
+    from pyspark.sql import SparkSession
+
+    folder = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local[1]")
+        .appName("tests")
+        .config("spark.jars", ",".join(map(str, jars)))
+        .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.local.dir", str(folder))
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()

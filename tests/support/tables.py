@@ -1,0 +1,128 @@
+"""Small real Parquet files, and a real catalog behind a real HTTP door."""
+
+import asyncio
+import random
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import uvicorn
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+from lakestream.catalog import PyIcebergTables, View
+from lakestream.http import create_app
+from lakestream.metadata.memory import MemoryStore
+from lakestream.model import WrittenFile
+from lakestream.runtime import Runtime, system
+from lakestream.table.schema import RAW_SCHEMA
+
+ORDERS = UUID("11111111-1111-4111-8111-111111111111")
+OTHER = UUID("22222222-2222-4222-8222-222222222222")
+
+_numbers = count()
+
+
+def write_file(folder: Path, first: int, end: int, *, partition: int = 0, spec_id: int = 0) -> WrittenFile:
+    """One Parquet file with the records [first, end) of a partition; record n has timestamp n seconds, value `v<n>`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{partition}-{first}-{next(_numbers)}.parquet"
+    rows = [
+        {
+            "_stream_partition": partition,
+            "_offset": offset,
+            "_timestamp": datetime.fromtimestamp(offset, UTC),
+            "_timestamp_type": 0,
+            "_kind": 0,
+            "_key": None,
+            "_headers": [],
+            "_headers_raw": None,
+            "_value": b"v%d" % offset,
+            "_schema_id": None,
+            "_crc": 7,
+        }
+        for offset in range(first, end)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, schema_to_pyarrow(RAW_SCHEMA, include_field_ids=True)), path)
+    return WrittenFile(
+        path=f"file://{path}",
+        spec_id=spec_id,
+        size_bytes=path.stat().st_size,
+        record_count=end - first,
+        partition_min=partition,
+        partition_max=partition,
+        offset_min=first,
+        offset_max=end - 1,
+        timestamp_max_ms=(end - 1) * 1000,
+    )
+
+
+@dataclass
+class Door:
+    """A catalog and its HTTP door, on an event loop of their own."""
+
+    uri: str
+    tables: PyIcebergTables
+    folder: Path
+    loop: asyncio.AbstractEventLoop
+
+    def create(self, topic_id: UUID = ORDERS, name: str = "orders", partitions: int = 1) -> View:
+        return asyncio.run_coroutine_threadsafe(self.tables.create(topic_id, name, partitions), self.loop).result(60)
+
+    def load(self, topic_id: UUID = ORDERS) -> View:
+        return asyncio.run_coroutine_threadsafe(self.tables.load(topic_id), self.loop).result(60)
+
+    def append(self, count: int, *, partition: int = 0, topic_id: UUID = ORDERS, spec_id: int = 1) -> View:
+        """Commits the next `count` records of a partition on a fresh view."""
+        view = self.load(topic_id)
+        start = view.frontier[partition]
+        file = write_file(
+            Path(view.location.removeprefix("file://")) / "data",
+            start,
+            start + count,
+            partition=partition,
+            spec_id=spec_id,
+        )
+        frontier = (*view.frontier[:partition], start + count, *view.frontier[partition + 1 :])
+        work = self.tables.commit(view, add=[file], remove=[], frontier=frontier)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
+
+    def detach(self, topic_id: UUID = ORDERS) -> str | None:
+        return asyncio.run_coroutine_threadsafe(self.tables.detach(topic_id), self.loop).result(60)
+
+
+@contextmanager
+def open_door(folder: Path) -> Iterator[Door]:
+    """Serves on a free loopback port until the block ends."""
+    runtime = Runtime(system().clock, random.Random(3))
+    listener = socket.create_server(("127.0.0.1", 0))
+    uri = f"http://127.0.0.1:{listener.getsockname()[1]}/iceberg"
+    opened: Future[tuple[Door, uvicorn.Server]] = Future()
+
+    async def serve() -> None:
+        tables = PyIcebergTables(MemoryStore(runtime), f"file://{folder}/bucket", runtime)
+        app = create_app(tables.engines)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=1))
+        opened.set_result((Door(uri, tables, folder, asyncio.get_running_loop()), server))
+        try:
+            await server.serve(sockets=[listener])
+        finally:
+            await tables.close()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    door, server = opened.result(30)
+    try:
+        yield door
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        listener.close()
