@@ -23,7 +23,13 @@ help: ## Show this list
 .venv/.complete: requirements.lock pyproject.toml tools/make_venv.sh
 	@tools/make_venv.sh
 
-up: .venv/.complete ## Start brokers, HTTP door and pipeline (KAFKA_PORT, HTTP_PORT, DATA, BROKERS)
+KERNELS := $(wildcard src/lakestream/records/*.py src/lakestream/records/kernels/*.py)
+.cache/kernels: .venv/.complete $(KERNELS)
+	@echo "Compiling the record kernels for this machine …"
+	@$(BIN)/python -c 'from lakestream import records; records.warm_up()'
+	@mkdir -p .cache && touch $@
+
+up: .cache/kernels ## Start brokers, HTTP door and pipeline (KAFKA_PORT, HTTP_PORT, DATA, BROKERS)
 	@$(BIN)/python tools/ensure_java.py --optional >/dev/null
 	@exec $(BIN)/lakestream up
 
@@ -38,15 +44,13 @@ jars: .venv/.complete ## Fetch Kafka's tools and Iceberg for Spark, which tests 
 	$(BIN)/python tools/fetch_jars.py kafka $(KAFKA_LIBS) && \
 	$(BIN)/python tools/fetch_jars.py spark $(SPARK_JARS)
 
-test: lint jars ## Everything a change must pass
-	$(BIN)/python -c 'from lakestream import records; records.warm_up()'
+test: .cache/kernels lint jars ## Everything a change must pass
 	$(JAVA) $(TEST_ENV) $(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
 
-test-all: lint jars ## The same, and the slow tests
-	$(BIN)/python -c 'from lakestream import records; records.warm_up()'
+test-all: .cache/kernels lint jars ## The same, and the slow tests
 	$(JAVA) $(TEST_ENV) $(BIN)/pytest $(PYTEST_ARGS)
 
-bench: jars ## Measure ourselves beside a real Kafka (QUICK=1: shorter)
+bench: .cache/kernels jars ## Measure ourselves beside a real Kafka (QUICK=1: shorter)
 	$(JAVA) $(TEST_ENV) $(BIN)/python -m benchmarks.run
 
 format: .venv/.complete ## Let ruff format and fix

@@ -18,7 +18,7 @@ from confluent_kafka import (
 )
 
 from lakestream.cli.console import emit_json, fail, say
-from lakestream.cli.options import DEFAULT_BOOTSTRAP, REQUEST_TIMEOUT_S, Bootstrap, Json
+from lakestream.cli.options import CONNECT_TIMEOUT_S, DEFAULT_BOOTSTRAP, Bootstrap, Json
 
 app = typer.Typer(help="Read records from a topic.")
 
@@ -85,7 +85,7 @@ def consume(
 
 def _partitions(consumer: Consumer, topic: str, bootstrap: str) -> list[int]:
     try:
-        topics = consumer.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+        topics = consumer.list_topics(timeout=CONNECT_TIMEOUT_S).topics
     except KafkaException as error:
         fail(f"no broker answers at {bootstrap}: {error.args[0].str()}")
     if topic not in topics:

@@ -17,4 +17,6 @@ DEFAULT_CATALOG = "http://127.0.0.1:8181/iceberg"
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
+CONNECT_TIMEOUT_S = 5.0
+"""How long a command waits for a first answer before it says that nobody is there."""
 REQUEST_TIMEOUT_S = 10.0

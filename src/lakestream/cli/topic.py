@@ -7,7 +7,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from lakestream.cli.console import emit_json, fail, out, show_table
-from lakestream.cli.options import DEFAULT_BOOTSTRAP, REQUEST_TIMEOUT_S, Bootstrap, Json
+from lakestream.cli.options import CONNECT_TIMEOUT_S, DEFAULT_BOOTSTRAP, REQUEST_TIMEOUT_S, Bootstrap, Json
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe and delete topics. Every topic is also a table.")
 
@@ -18,9 +18,9 @@ def _admin(bootstrap: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
 
-def _metadata(admin: AdminClient, bootstrap: str, topic: str | None = None) -> Any:
+def _metadata(admin: AdminClient, bootstrap: str) -> Any:
     try:
-        return admin.list_topics(topic, timeout=REQUEST_TIMEOUT_S)
+        return admin.list_topics(timeout=CONNECT_TIMEOUT_S)
     except KafkaException as error:
         fail(f"no broker answers at {bootstrap}: {error.args[0].str()}")
 
@@ -53,9 +53,10 @@ def create(
             fail(f"a setting is written name=value, not {item!r}")
         configs[key] = value
     topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=configs)
-    future = _admin(bootstrap).create_topics([topic], operation_timeout=REQUEST_TIMEOUT_S)[name]
+    admin = _admin(bootstrap)
+    _metadata(admin, bootstrap)
     try:
-        future.result(REQUEST_TIMEOUT_S * 2)
+        admin.create_topics([topic], operation_timeout=REQUEST_TIMEOUT_S)[name].result(REQUEST_TIMEOUT_S * 2)
     except (KafkaException, TimeoutError) as error:
         fail(f"topic {name!r} was not created: {_reason(error)}")
     if json:

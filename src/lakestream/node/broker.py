@@ -7,6 +7,7 @@ from lakestream.errors import RequestError
 from lakestream.kafka import GroupCoordinator, KafkaServer
 from lakestream.metadata.brokers import Broker
 from lakestream.node.backends import open_backends
+from lakestream.records import warm_up
 from lakestream.settings import Settings
 from lakestream.stream import Streams
 from lakestream.table import HistoryReader
@@ -16,6 +17,7 @@ STOP_GRACE_MS = 3_000
 
 async def run_broker(settings: Settings, ready: Callable[[], None], stop: asyncio.Event) -> None:
     """Serves until `stop`, then answers what was taken in. Raises if a part that must not stop has stopped."""
+    await asyncio.to_thread(warm_up)
     async with open_backends(settings) as backends:
         place = settings.broker
         session = backends.runtime.new_id().hex
