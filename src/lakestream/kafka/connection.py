@@ -179,7 +179,7 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _admit_all(self) -> None:
         while True:
-            while self._queue and self._writable:
+            while self._queue and self._writable and len(self._readers) < self._door.settings.max_reads_in_flight:
                 await self._admit(self._queue.popleft())
             self._work = self._loop.create_future()
             await self._work
@@ -246,6 +246,7 @@ class Connection(asyncio.BufferedProtocol):
     def _answered(self, slot: _Slot, task: asyncio.Task[list[Buffer] | None]) -> None:
         self._tasks.discard(task)
         self._readers.discard(task)
+        self._wake()
         if task.cancelled():
             slot.abandoned = True
             self._answer(slot, None)

@@ -26,6 +26,8 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A request that says it is larger closes its connection."""
     max_in_flight: int = 256
     """Requests of one connection that wait for an answer; beyond it, the socket is not read."""
+    max_reads_in_flight: int = 4
+    """Fetches of one connection that are read side by side: their answers are held until earlier ones are written."""
     write_high_water_bytes: int = 4 * MIB
     """Answers waiting for a slow reader; beyond it, the connection takes no further request."""
     frame_stall_ms: int = 30_000

@@ -1,0 +1,149 @@
+"""A Kafka door in this process, and a client that speaks the protocol byte by byte."""
+
+import asyncio
+import datetime as dt
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Self, TypeVar
+
+import uvloop
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+
+from lakestream.kafka import GroupCoordinator, GroupSettings, KafkaServer, KafkaSettings
+from lakestream.kafka.codec import compose
+from support.fake_streams import FakeStreams
+
+T = TypeVar("T")
+
+SETTINGS = KafkaSettings(groups=GroupSettings(initial_rebalance_delay_ms=5, min_session_timeout_ms=50))
+
+
+def run(work: Awaitable[T]) -> T:
+    """On the event loop that brokers use."""
+
+    async def bounded() -> T:
+        async with asyncio.timeout(60):
+            return await work
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(bounded())
+
+
+def span(milliseconds: int) -> dt.timedelta:
+    return dt.timedelta(milliseconds=milliseconds)
+
+
+class Wire:
+    """Bytes that kio wrote, gathered."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+
+def frame(key: int, version: int, fields: Mapping[str, Any], *, correlation_id: int = 1, client_id: str = "t") -> bytes:
+    """One request, size included."""
+    schema = load_request_schema(key, version)
+    wire = Wire()
+    header = {
+        "request_api_key": key,
+        "request_api_version": version,
+        "correlation_id": correlation_id,
+        "client_id": client_id,
+    }
+    entity_writer(schema.__header_schema__)(wire, compose(schema.__header_schema__, header))  # type: ignore[arg-type]
+    entity_writer(schema)(wire, compose(schema, fields))  # type: ignore[arg-type]
+    return struct.pack(">i", len(wire.data)) + wire.data
+
+
+class Client:
+    """Answers are expected in the order of requests; each must be used up to its last byte."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._asked: list[tuple[int, int, int]] = []
+        self._correlation_id = 0
+
+    @classmethod
+    async def connect(cls, port: int) -> Self:
+        return cls(*await asyncio.open_connection("127.0.0.1", port, limit=1 << 26))
+
+    def send(self, key: int, version: int, fields: Mapping[str, Any], *, answered: bool = True) -> None:
+        self._correlation_id += 1
+        if answered:
+            self._asked.append((key, version, self._correlation_id))
+        self.writer.write(frame(key, version, fields, correlation_id=self._correlation_id))
+
+    async def receive(self) -> Any:
+        (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+        data = await self.reader.readexactly(size)
+        key, version, correlation_id = self._asked.pop(0)
+        schema = load_response_schema(key, version)
+        header, position = entity_reader(schema.__header_schema__)(data, 0)
+        assert header.correlation_id == correlation_id
+        response, used = entity_reader(schema)(data, position)
+        assert position + used == size, "bytes are left over"
+        return response
+
+    async def ask(self, key: int, version: int, fields: Mapping[str, Any]) -> Any:
+        self.send(key, version, fields)
+        return await self.receive()
+
+    async def is_closed(self) -> bool:
+        """Waits for the server to close; false if it answers instead."""
+        try:
+            return await self.reader.read(1) == b""
+        except ConnectionError:
+            return True
+
+    async def close(self) -> None:
+        self.writer.close()
+        try:
+            await self.writer.wait_closed()
+        except ConnectionError:
+            return
+
+
+@asynccontextmanager
+async def door(
+    streams: FakeStreams | None = None, settings: KafkaSettings = SETTINGS
+) -> AsyncIterator[tuple[FakeStreams, KafkaServer]]:
+    """A server on a free port, over streams in memory."""
+    fake = streams or FakeStreams()
+    server = KafkaServer(fake.as_streams(), GroupCoordinator(fake.as_streams(), settings.groups), settings)
+    await server.start("127.0.0.1", 0)
+    fake.broker = type(fake.broker)(
+        fake.broker.broker_id, "127.0.0.1", server.port, fake.broker.zone, fake.broker.session
+    )
+    await fake.brokers.register(fake.broker)
+    try:
+        yield fake, server
+    finally:
+        await server.stop(1_000)
+
+
+def with_door(
+    test: Callable[[FakeStreams, Client], Awaitable[None]],
+    *,
+    settings: KafkaSettings = SETTINGS,
+    **fake: Any,
+) -> None:
+    """Runs the test with one client; afterwards every byte of the budget must be back."""
+
+    async def work() -> None:
+        async with door(FakeStreams(**fake), settings) as (streams, server):
+            client = await Client.connect(server.port)
+            await test(streams, client)
+            await client.close()
+        for _ in range(200):
+            if streams.budget.used_bytes == 0:
+                break
+            await asyncio.sleep(0.01)
+        assert streams.budget.used_bytes == 0
+
+    run(work())
