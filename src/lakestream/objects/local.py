@@ -6,22 +6,20 @@ so readers and other processes never see a part of an object.
 """
 
 import asyncio
-import itertools
 import os
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from threading import Lock
-from typing import Final, ParamSpec, TypeVar
+from itertools import islice
+from typing import Final, TypeVar
 from uuid import uuid4
 
 from lakestream.errors import Conflict, CorruptObject, ObjectMissing, Unavailable
+from lakestream.objects.folders import DurableFolders, sync_folder
 from lakestream.objects.keys import TEMPORARY_FOLDER, check_key, normal_prefix
 from lakestream.objects.store import Buffer, ObjectInfo
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 THREADS: Final = 8
@@ -29,7 +27,6 @@ LIST_PAGE: Final = 1000
 LEFTOVER_AGE_S: Final = 3600
 """An unfinished file this old belongs to a process that died."""
 IOVECS: Final = 1024
-KNOWN_FOLDERS: Final = 64
 
 
 class LocalObjects:
@@ -37,7 +34,7 @@ class LocalObjects:
 
     def __init__(self, root: str) -> None:
         self._root = os.path.abspath(root)
-        self._folders = _DurableFolders(self._root)
+        self._folders = DurableFolders(self._root)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="objects")
         self._swept = False
 
@@ -47,48 +44,52 @@ class LocalObjects:
 
     async def put(self, key: str, parts: Sequence[Buffer], *, overwrite: bool = False) -> None:
         path = self._path(key)
-        await self._run(self._put, path, parts, overwrite)
+        await self._run(key, lambda: self._put(path, parts, overwrite))
 
     async def get(self, key: str) -> bytes:
-        return await self._run(_read, self._path(key), None, None)
+        path = self._path(key)
+        return await self._run(key, lambda: _read(path, None, None))
 
     async def get_range(self, key: str, start: int, length: int) -> bytes:
-        data = await self._run(_read, self._path(key), start, length)
+        path = self._path(key)
+        data = await self._run(key, lambda: _read(path, start, length))
         if len(data) != length:
             raise CorruptObject(f"{self.url}/{key} is too short for {length} bytes at {start}")
         return data
 
     async def get_tail(self, key: str, length: int) -> bytes:
-        return await self._run(_read, self._path(key), None, length)
+        path = self._path(key)
+        return await self._run(key, lambda: _read(path, None, length))
 
     async def list(self, prefix: str, *, after: str | None = None) -> AsyncIterator[ObjectInfo]:
-        walk = _walk(self._root, normal_prefix(prefix), after or "")
-        while page := await self._run(lambda: list(itertools.islice(walk, LIST_PAGE))):
+        prefix = normal_prefix(prefix)
+        walk = _walk(self._root, prefix, after or "")
+        while page := await self._run(prefix, lambda: [*islice(walk, LIST_PAGE)]):
             for info in page:
                 yield info
 
     async def delete(self, keys: Sequence[str]) -> None:
         paths = [self._path(key) for key in keys]
-        await self._run(self._delete, paths)
+        if paths:
+            await self._run(keys[0], lambda: self._delete(paths))
 
     def _path(self, key: str) -> str:
         check_key(key)
         return f"{self._root}/{key}"
 
-    async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        loop = asyncio.get_running_loop()
+    async def _run(self, key: str, work: Callable[[], T]) -> T:
         try:
-            return await loop.run_in_executor(self._pool, lambda: work(*args, **kwargs))
-        except FileNotFoundError as error:
-            raise ObjectMissing(f"file://{error.filename} does not exist") from error
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            raise ObjectMissing(f"{self.url}/{key} does not exist") from error
         except FileExistsError as error:
-            raise Conflict(f"file://{error.filename2} exists already") from error
+            raise Conflict(f"{self.url}/{key} exists already") from error
         except OSError as error:
-            raise Unavailable(f"the store {self.url} failed: {error}") from error
+            raise Unavailable(f"{self.url}/{key}: the file system failed: {error}") from error
 
     def _put(self, path: str, parts: Sequence[Buffer], overwrite: bool) -> None:
         folder = os.path.dirname(path)
-        temporary = self._temporary()
+        temporary = f"{self._temporary_folder()}/{uuid4().hex}"
         try:
             with open(temporary, "xb", buffering=0) as file:
                 _write_all(file.fileno(), parts)
@@ -97,33 +98,36 @@ class LocalObjects:
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
-        _sync_folder(folder)
+        sync_folder(folder)
 
     def _publish(self, temporary: str, path: str, folder: str, overwrite: bool) -> None:
         """Gives the finished file its name. The folder may vanish meanwhile: delete() removes empty ones."""
         while True:
-            self._folders.ensure(folder)
             try:
+                self._folders.ensure(folder)
                 if overwrite:
                     os.replace(temporary, path)
                 else:
                     os.link(temporary, path)
                 return
             except FileNotFoundError:
-                if os.path.isdir(folder):
+                if not os.path.exists(temporary):
                     raise
+            except (NotADirectoryError, IsADirectoryError) as error:
+                # In a bucket `a` and `a/b` may both be objects; here one is a folder.
+                raise FileExistsError(path) from error
 
-    def _temporary(self) -> str:
+    def _temporary_folder(self) -> str:
         folder = f"{self._root}/{TEMPORARY_FOLDER}"
+        self._folders.ensure(folder)
         if not self._swept:
-            os.makedirs(folder, exist_ok=True)
-            _sweep(folder)
             self._swept = True
-        return f"{folder}/{uuid4().hex}"
+            _sweep(folder)
+        return folder
 
     def _delete(self, paths: Sequence[str]) -> None:
         for path in paths:
-            with suppress(FileNotFoundError, NotADirectoryError):
+            with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 os.unlink(path)
         for folder in {os.path.dirname(path) for path in paths}:
             self._prune(folder)
@@ -138,61 +142,6 @@ class LocalObjects:
             except OSError:
                 return
             folder = os.path.dirname(folder)
-
-
-class _DurableFolders:
-    """Folders whose names are known to be on disk, all the way up.
-
-    Another process may have made a folder and not synced it yet, so the first use of every
-    folder syncs its chain. An open descriptor proves later that a path still is that folder:
-    as long as it is open the inode number is not given to another.
-    """
-
-    def __init__(self, root: str) -> None:
-        self._root = root
-        self._lock = Lock()
-        self._known: OrderedDict[str, int] = OrderedDict()
-
-    def ensure(self, folder: str) -> None:
-        with self._lock:
-            descriptor = self._known.get(folder)
-            if descriptor is not None:
-                if _same_folder(descriptor, folder):
-                    self._known.move_to_end(folder)
-                    return
-                os.close(self._known.pop(folder))
-        os.makedirs(folder, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        parent = folder
-        while len(parent) > 1:
-            parent = os.path.dirname(parent)
-            _sync_folder(parent)
-            if len(parent) < len(self._root):
-                break
-        with self._lock:
-            if folder in self._known:
-                os.close(descriptor)
-                return
-            self._known[folder] = descriptor
-            if len(self._known) > KNOWN_FOLDERS:
-                os.close(self._known.popitem(last=False)[1])
-
-
-def _same_folder(descriptor: int, folder: str) -> bool:
-    try:
-        found = os.stat(folder)
-    except FileNotFoundError:
-        return False
-    held = os.fstat(descriptor)
-    return (held.st_dev, held.st_ino) == (found.st_dev, found.st_ino)
-
-
-def _sync_folder(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _write_all(descriptor: int, parts: Sequence[Buffer]) -> None:

@@ -1,18 +1,27 @@
-"""Objects in a cloud store (S3, GCS, Azure) through obstore."""
+"""Objects in a cloud store (S3, GCS, Azure) through obstore.
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+obstore's blocking calls run in a pool of threads. Its asynchronous ones deliver their results from
+threads that Python does not know: a process that ends right after one aborts now and then.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Final, Literal
+from typing import Final, Literal, TypeVar
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import from_url
 
-from lakestream.errors import Conflict, CorruptObject, ObjectMissing, Unavailable
+from lakestream.errors import Conflict, CorruptObject, ObjectMissing, RequestError, Unavailable
 from lakestream.objects.keys import check_key, normal_prefix
 from lakestream.objects.store import Buffer, ObjectInfo
 
+T = TypeVar("T")
+
+THREADS: Final = 32
 REQUEST_TIMEOUT: Final = timedelta(seconds=30)
 RETRY_TIMEOUT: Final = timedelta(seconds=60)
 
@@ -20,66 +29,106 @@ RETRY_TIMEOUT: Final = timedelta(seconds=60)
 class RemoteObjects:
     """Implements `ObjectStore`. Credentials and endpoints come from the environment (AWS_…, GOOGLE_…, AZURE_…).
 
-    A put is one conditional request. Its client repeats it when the connection breaks, so
-    a `Conflict` may mean the caller's own object: names that are never reused make that harmless.
+    A put is one conditional request. The client repeats it when the connection breaks, so a
+    `Conflict` may be about the caller's own object: names that are never reused make that harmless.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(
+        self, url: str, *, request_timeout: timedelta = REQUEST_TIMEOUT, retry_timeout: timedelta = RETRY_TIMEOUT
+    ) -> None:
         self._url = url.rstrip("/")
-        self._store: Any = from_url(
-            self._url,
-            client_options={"timeout": REQUEST_TIMEOUT},
-            retry_config={"retry_timeout": RETRY_TIMEOUT},
-        )
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="objects")
+        try:
+            self._store = from_url(
+                self._url,
+                # Plain HTTP is only ever used if the configured endpoint says so.
+                client_options={"timeout": request_timeout, "connect_timeout": request_timeout, "allow_http": True},
+                retry_config={"retry_timeout": retry_timeout},
+            )
+        except BaseError as error:
+            raise RequestError(f"{url} cannot be opened: {_first_line(error)}") from error
 
     @property
     def url(self) -> str:
         return self._url
 
     async def put(self, key: str, parts: Sequence[Buffer], *, overwrite: bool = False) -> None:
+        check_key(key)
         mode: Literal["overwrite", "create"] = "overwrite" if overwrite else "create"
-        with self._errors(key):
-            await obstore.put_async(self._store, key, parts, mode=mode, use_multipart=False)
+        await self._run(key, lambda: obstore.put(self._store, key, parts, mode=mode, use_multipart=False))
 
     async def get(self, key: str) -> bytes:
-        with self._errors(key):
-            found = await obstore.get_async(self._store, key)
-            return bytes(await found.bytes_async())
+        check_key(key)
+        return await self._run(key, lambda: bytes(obstore.get(self._store, key).bytes()))
 
     async def get_range(self, key: str, start: int, length: int) -> bytes:
-        if length == 0:
-            return b""
-        with self._errors(key):
-            data = bytes(await obstore.get_range_async(self._store, key, start=start, length=length))
+        check_key(key)
+        data = await self._run(key, lambda: self._range(key, start, length))
         if len(data) != length:
             raise CorruptObject(f"{self._url}/{key} is too short for {length} bytes at {start}")
         return data
 
     async def get_tail(self, key: str, length: int) -> bytes:
-        with self._errors(key):
-            found = await obstore.get_async(self._store, key, options={"range": {"suffix": length}})
-            return bytes(await found.bytes_async())
+        check_key(key)
+        return await self._run(key, lambda: self._tail(key, length))
 
     async def list(self, prefix: str, *, after: str | None = None) -> AsyncIterator[ObjectInfo]:
         prefix = normal_prefix(prefix)
-        with self._errors(prefix or "x"):
-            async for page in obstore.list(self._store, prefix or None, offset=after):
-                for info in page:
-                    yield ObjectInfo(info["path"], info["size"], int(info["last_modified"].timestamp() * 1000))
+        pages = await self._run(prefix, lambda: obstore.list(self._store, prefix or None, offset=after))
+        while page := await self._run(prefix, lambda: next(pages, None)):
+            for info in page:
+                yield ObjectInfo(info["path"], info["size"], int(info["last_modified"].timestamp() * 1000))
 
     async def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
             check_key(key)
-        with self._errors(keys[0]):
-            await obstore.delete_async(self._store, list(keys))
+        if keys:
+            await self._run(keys[0], lambda: self._delete(list(keys)))
 
-    @contextmanager
-    def _errors(self, key: str) -> Iterator[None]:
+    async def _run(self, key: str, work: Callable[[], T]) -> T:
         try:
-            yield
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
         except FileNotFoundError as error:
             raise ObjectMissing(f"{self._url}/{key} does not exist") from error
         except AlreadyExistsError as error:
             raise Conflict(f"{self._url}/{key} exists already") from error
+        except (PermissionDeniedError, UnauthenticatedError) as error:
+            raise Unavailable(
+                f"{self._url}/{key}: access was denied, check the credentials: {_first_line(error)}"
+            ) from error
         except BaseError as error:
-            raise Unavailable(f"{self._url}/{key}: the object store did not answer: {error}") from error
+            raise Unavailable(f"{self._url}/{key}: the object store failed: {_first_line(error)}") from error
+
+    def _range(self, key: str, start: int, length: int) -> bytes:
+        """The bytes that there are."""
+        if length == 0:
+            return b""
+        try:
+            return bytes(obstore.get_range(self._store, key, start=start, length=length))
+        except BaseError:
+            # A range that begins beyond the end has no error of its own.
+            if obstore.head(self._store, key)["size"] > start:
+                raise
+            return b""
+
+    def _tail(self, key: str, length: int) -> bytes:
+        try:
+            return bytes(obstore.get(self._store, key, options={"range": {"suffix": length}}).bytes())
+        except BaseError:
+            # Azure knows no such ranges, and an empty object satisfies none.
+            size_bytes = obstore.head(self._store, key)["size"]
+            start = max(0, size_bytes - length)
+            return self._range(key, start, size_bytes - start)
+
+    def _delete(self, keys: Sequence[str]) -> None:
+        try:
+            obstore.delete(self._store, keys)
+        except FileNotFoundError:
+            # Some stores complain about missing objects, and stop: go on one by one.
+            for key in keys:
+                with suppress(FileNotFoundError):
+                    obstore.delete(self._store, key)
+
+
+def _first_line(error: BaseError) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,276 @@
+"""What every object store must do. One line per backend in `BACKENDS`."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.s3 import environment, make_bucket, s3_server
+
+from lakestream import objects
+from lakestream.errors import Conflict, CorruptObject, ObjectMissing, RequestError
+from lakestream.objects import ObjectStore
+
+BACKENDS: dict[str, Callable[[pytest.FixtureRequest], str]] = {
+    "file": lambda request: f"file://{request.getfixturevalue('tmp_path')}/new/bucket",
+    "memory": lambda request: f"memory://{uuid4()}",
+    "s3": lambda request: f"s3://{request.getfixturevalue('bucket')}/some/prefix",
+}
+
+
+@pytest.fixture(scope="session")
+def s3_address() -> Iterator[str]:
+    with s3_server() as address:
+        yield address
+
+
+@pytest.fixture
+def bucket(s3_address: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    name = f"bucket-{uuid4()}"
+    make_bucket(s3_address, name)
+    for variable, value in environment(s3_address).items():
+        monkeypatch.setenv(variable, value)
+    return name
+
+
+@pytest.fixture(params=BACKENDS)
+def store(request: pytest.FixtureRequest) -> ObjectStore:
+    return objects.open(BACKENDS[request.param](request))
+
+
+async def keys(listing: AsyncIterator[objects.ObjectInfo]) -> list[str]:
+    return [info.key async for info in listing]
+
+
+def run(check: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(60):
+            await check()
+
+    asyncio.run(main())
+
+
+def test_parts_are_stored_one_after_the_other(store: ObjectStore) -> None:
+    async def check() -> None:
+        data = bytes(range(256)) * 20
+        parts = [data[:1], bytearray(data[1:700]), b"", memoryview(data)[700:], memoryview(bytearray(b"end"))]
+        await store.put("wal/1/a.wal", parts)
+        assert await store.get("wal/1/a.wal") == data + b"end"
+
+    run(check)
+
+
+def test_many_parts(store: ObjectStore) -> None:
+    async def check() -> None:
+        parts = [n.to_bytes(2, "big") * (n % 5) for n in range(5000)]
+        await store.put("many", parts)
+        assert await store.get("many") == b"".join(parts)
+
+    run(check)
+
+
+def test_empty_objects(store: ObjectStore) -> None:
+    async def check() -> None:
+        await store.put("none", [])
+        await store.put("empty", [b""])
+        for key in ("none", "empty"):
+            assert await store.get(key) == b""
+            assert await store.get_range(key, 0, 0) == b""
+            assert await store.get_tail(key, 10) == b""
+        assert [(info.key, info.size_bytes) async for info in store.list("")] == [("empty", 0), ("none", 0)]
+
+    run(check)
+
+
+def test_ranges_are_exact(store: ObjectStore) -> None:
+    async def check() -> None:
+        await store.put("a", [b"0123456789"])
+        assert await store.get_range("a", 0, 10) == b"0123456789"
+        assert await store.get_range("a", 3, 4) == b"3456"
+        assert await store.get_range("a", 9, 1) == b"9"
+        assert await store.get_range("a", 5, 0) == b""
+        for start, length in ((0, 11), (9, 2), (10, 1), (1000, 5)):
+            with pytest.raises(CorruptObject, match=f"{store.url}/a is too short"):
+                await store.get_range("a", start, length)
+
+    run(check)
+
+
+def test_tails_are_what_there_is(store: ObjectStore) -> None:
+    async def check() -> None:
+        await store.put("a", [b"0123456789"])
+        assert await store.get_tail("a", 3) == b"789"
+        assert await store.get_tail("a", 10) == b"0123456789"
+        assert await store.get_tail("a", 65536) == b"0123456789"
+
+    run(check)
+
+
+def test_missing_objects_are_named(store: ObjectStore) -> None:
+    async def check() -> None:
+        await store.put("a/b/c", [b"x"])
+        for key in ("nothing", "a/nothing", "a/b", "a/b/c/d"):
+            for read in (store.get(key), store.get_range(key, 0, 1), store.get_tail(key, 1)):
+                with pytest.raises(ObjectMissing, match=f"{store.url}/{key} does not exist"):
+                    await read
+
+    run(check)
+
+
+def test_an_existing_object_is_not_replaced(store: ObjectStore) -> None:
+    async def check() -> None:
+        await store.put("a/b", [b"first"])
+        with pytest.raises(Conflict, match=f"{store.url}/a/b exists already"):
+            await store.put("a/b", [b"second"])
+        assert await store.get("a/b") == b"first"
+        await store.put("a/b", [b"third"], overwrite=True)
+        assert await store.get("a/b") == b"third"
+        await store.put("a/new", [b"x"], overwrite=True)
+        assert await keys(store.list("a")) == ["a/b", "a/new"]
+
+    run(check)
+
+
+def test_one_of_many_rivals_creates_an_object(store: ObjectStore) -> None:
+    async def check() -> None:
+        rivals = [f"rival {n}".encode() * 100 for n in range(8)]
+        puts = (store.put("x/y/z", [rival]) for rival in rivals)
+        outcomes = await asyncio.gather(*puts, return_exceptions=True)
+        winners = [rival for rival, outcome in zip(rivals, outcomes, strict=True) if outcome is None]
+        assert [type(outcome) for outcome in outcomes].count(Conflict) == len(rivals) - 1
+        assert [await store.get("x/y/z")] == winners
+
+    run(check)
+
+
+def test_listing_is_in_key_order_and_by_whole_segments(store: ObjectStore) -> None:
+    async def check() -> None:
+        stored = ["a-b/1", "a/1", "a/1-2", "a/1.x/y", "a/2/z", "a0", "ab/c", "b", "a/10", "é/1"]
+        for number, key in enumerate(stored):
+            await store.put(key, [b"x" * number])
+        assert await keys(store.list("")) == sorted(stored, key=str.encode)
+        below = ["a/1", "a/1-2", "a/1.x/y", "a/10", "a/2/z"]
+        for prefix in ("a/", "a"):
+            assert await keys(store.list(prefix)) == below
+        for position, key in enumerate(below):
+            assert await keys(store.list("a", after=key)) == below[position + 1 :]
+        assert await keys(store.list("a", after="a/1.")) == below[2:]
+        assert await keys(store.list("", after="a/2")) == ["a/2/z", "a0", "ab/c", "b", "é/1"]
+        assert await keys(store.list("b/")) == await keys(store.list("none")) == []
+        sizes = {info.key: info.size_bytes async for info in store.list("")}
+        assert sizes == {key: number for number, key in enumerate(stored)}
+
+    run(check)
+
+
+def test_listing_tells_when_an_object_was_written(store: ObjectStore) -> None:
+    async def check() -> None:
+        await store.put("a", [b"x"])
+        (first,) = [info async for info in store.list("")]
+        assert 1_600_000_000_000 < first.modified_ms < 10_000_000_000_000
+
+    run(check)
+
+
+def test_deleting_while_listing(store: ObjectStore) -> None:
+    async def check() -> None:
+        stored = [f"wal/{folder:04d}/{n}" for folder in range(3) for n in range(3)]
+        for key in stored:
+            await store.put(key, [b"x"])
+        seen = []
+        async for info in store.list("wal/"):
+            seen.append(info.key)
+            await store.delete([info.key])
+        assert seen == stored
+        assert await keys(store.list("")) == []
+
+    run(check)
+
+
+def test_delete_takes_missing_objects_lightly(store: ObjectStore) -> None:
+    async def check() -> None:
+        for key in ("a/1", "a/2", "a/b/3", "ab"):
+            await store.put(key, [b"x"])
+        await store.delete([])
+        await store.delete(["none", "a/1", "a/none/x", "a/1/y", "a", "a/b/3"])
+        await store.delete(["a/1"])
+        assert await keys(store.list("")) == ["a/2", "ab"]
+        await store.put("a/1", [b"again"])
+        assert await store.get("a/1") == b"again"
+
+    run(check)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "/",
+        "/a",
+        "a/",
+        "a//b",
+        ".",
+        "..",
+        "../a",
+        "a/../b",
+        "a/..",
+        "./a",
+        "a\x00b",
+        "a\\..\\b",
+        ".lakestream-tmp/x",
+    ],
+)
+def test_names_that_lead_elsewhere_are_refused(store: ObjectStore, key: str) -> None:
+    async def check() -> None:
+        for attempt in (store.put(key, [b"x"]), store.get(key), store.get_range(key, 0, 1), store.get_tail(key, 1)):
+            with pytest.raises(RequestError):
+                await attempt
+        with pytest.raises(RequestError):
+            await store.delete(["fine", key])
+        if ".." in key:
+            with pytest.raises(RequestError):
+                await keys(store.list(key))
+
+    run(check)
+
+
+def test_opening_the_same_url_again_shows_the_same_objects(store: ObjectStore) -> None:
+    async def check() -> None:
+        await store.put("a/b", [b"x"])
+        again = objects.open(store.url)
+        assert again.url == store.url
+        assert await again.get("a/b") == b"x"
+
+    run(check)
+
+
+@pytest.mark.parametrize("url", ["", "bucket", "file://relative/path", "ftp://host/x", "s3://", "/absolute"])
+def test_urls_that_are_no_bucket(url: str) -> None:
+    with pytest.raises(RequestError, match="is no bucket"):
+        objects.open(url)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    stored=st.lists(st.lists(st.sampled_from(["a", "b", "a-", "a0", "é"]), min_size=1, max_size=3), max_size=8),
+    prefix=st.lists(st.sampled_from(["a", "b", "a-"]), max_size=2),
+    after=st.none() | st.lists(st.sampled_from(["a", "b", "a-", "a0"]), min_size=1, max_size=3),
+)
+def test_local_listing_is_that_of_a_bucket(
+    tmp_path_factory: pytest.TempPathFactory, stored: list[list[str]], prefix: list[str], after: list[str] | None
+) -> None:
+    names = sorted({"/".join(segments) + "/leaf" for segments in stored})
+    folder: Path = tmp_path_factory.mktemp("listing")
+
+    async def check() -> None:
+        found = []
+        for store in (objects.open(f"file://{folder}"), objects.open(f"memory://{folder}")):
+            for name in names:
+                await store.put(name, [b"x"])
+            found.append(await keys(store.list("/".join(prefix), after=after and "/".join(after))))
+        assert found[0] == found[1]
+
+    run(check)

@@ -1,0 +1,46 @@
+"""An S3 server in a process of its own, on a free loopback port."""
+
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_SERVER = """
+import sys
+from moto.server import ThreadedMotoServer
+
+server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+server.start()
+print(server.get_host_and_port()[1], flush=True)
+sys.stdin.read()
+server.stop()
+"""
+
+
+@contextmanager
+def s3_server() -> Iterator[str]:
+    """Its address. It ends with its standard input, so also when the tests are killed."""
+    command = [sys.executable, "-W", "ignore", "-c", _SERVER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
+        try:
+            assert server.stdout is not None
+            port = int(server.stdout.readline())
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.kill()
+
+
+def make_bucket(address: str, name: str) -> None:
+    with urllib.request.urlopen(urllib.request.Request(f"{address}/{name}", method="PUT"), timeout=30):
+        pass
+
+
+def environment(address: str) -> dict[str, str]:
+    """What a process needs in its environment to use the server."""
+    return {
+        "AWS_ENDPOINT": address,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+    }
