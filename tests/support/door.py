@@ -31,6 +31,12 @@ def run(work: Awaitable[T]) -> T:
         return runner.run(bounded())
 
 
+async def until(holds: Callable[[], object]) -> None:
+    """Waits for something that nobody announces."""
+    while not holds():  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+
+
 def span(milliseconds: int) -> dt.timedelta:
     return dt.timedelta(milliseconds=milliseconds)
 
@@ -140,10 +146,6 @@ def with_door(
             client = await Client.connect(server.port)
             await test(streams, client)
             await client.close()
-        for _ in range(200):
-            if streams.budget.used_bytes == 0:
-                break
-            await asyncio.sleep(0.01)
-        assert streams.budget.used_bytes == 0
+        await until(lambda: streams.budget.used_bytes == 0)
 
     run(work())

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
+from support.batches import batch
+from support.door import Client, door, frame, run, span, until
+from support.fake_streams import FakeStreams
 
 from lakestream.kafka import GroupSettings, KafkaSettings
 from lakestream.kafka.registry import APIS
-from support.batches import batch
-from support.door import Client, door, frame, run, span
-from support.fake_streams import FakeStreams
 
 SMALL = KafkaSettings(max_frame_bytes=100_000, groups=GroupSettings(initial_rebalance_delay_ms=1))
 quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -50,8 +50,7 @@ async def _survives(junk: list[bytes], *, eof: bool = True) -> FakeStreams:
             await client.close()
             assert (await witness.ask(3, 1, {"topics": None})).topics[0].name == "t"
         await witness.close()
-    while streams.budget.used_bytes:
-        await asyncio.sleep(0.001)
+    await until(lambda: not streams.budget.used_bytes)
     return streams
 
 

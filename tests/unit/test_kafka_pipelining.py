@@ -5,12 +5,12 @@ import struct
 from typing import Any
 
 from kio.schema.errors import ErrorCode
+from support.batches import batch
+from support.door import Client, door, frame, run, span, until, with_door
+from support.fake_streams import FakeStreams
 
 from lakestream.kafka import KafkaServer, KafkaSettings
 from lakestream.model import StreamPartition
-from support.batches import batch
-from support.door import Client, door, frame, run, span, with_door
-from support.fake_streams import FakeStreams
 
 
 def produce(records: bytes | None, *, acks: int = -1, index: int = 0, topic: str = "t") -> dict[str, Any]:
@@ -56,8 +56,7 @@ def test_a_quick_answer_waits_for_the_slow_one_before_it() -> None:
         client.send(18, 0, {})
         client.send(3, 1, {"topics": None})
         other = await Client.connect(client.writer.get_extra_info("peername")[1])
-        while not streams.fetches_waiting:
-            await asyncio.sleep(0.001)
+        await until(lambda: streams.fetches_waiting)
         await other.ask(0, 9, produce(batch(b"v")))
         fetched, versions, metadata = [await client.receive() for _ in range(3)]
         assert fetched.responses[0].partitions[0].records
@@ -76,8 +75,7 @@ def test_acks_0_gets_no_answer_and_holds_nobody_up() -> None:
         await client.ask(18, 0, {})
         assert asyncio.get_running_loop().time() - started < 0.2
         assert streams.budget.used_bytes > 0
-        while not streams.flushes:
-            await asyncio.sleep(0.01)
+        await until(lambda: streams.flushes)
         assert streams.logs[StreamPartition(topic.topic_id, 0)].end_offset == 1
 
     with_door(test, flush_ms=300)
@@ -98,15 +96,12 @@ def test_a_lost_connection_ends_its_fetch_but_not_its_append() -> None:
         gone = await Client.connect(port)
         gone.send(0, 9, produce(batch(b"v")))
         gone.send(1, 11, fetch(0))
-        while not streams.fetches_waiting:
-            await asyncio.sleep(0.001)
+        await until(lambda: streams.fetches_waiting)
         gone.writer.transport.abort()
         async with asyncio.timeout(5):
-            while streams.fetches_waiting:
-                await asyncio.sleep(0.001)
+            await until(lambda: not streams.fetches_waiting)
             assert not streams.flushes
-            while not streams.flushes:
-                await asyncio.sleep(0.001)
+            await until(lambda: streams.flushes)
         assert streams.logs[StreamPartition(topic.topic_id, 0)].end_offset == 1
 
     with_door(test, flush_ms=1_000)
@@ -176,8 +171,7 @@ def test_stop_answers_what_was_taken_and_ends_what_only_waits() -> None:
             producer, consumer = await Client.connect(server.port), await Client.connect(server.port)
             producer.send(0, 9, produce(batch(b"v")))
             consumer.send(1, 11, fetch(0))
-            while not streams.fetches_waiting or not streams._waiting:
-                await asyncio.sleep(0.001)
+            await until(lambda: streams.fetches_waiting and streams._waiting)
             stopping = asyncio.ensure_future(server.stop(2_000))
             answer = await producer.receive()
             assert answer.responses[0].partition_responses[0].error_code is ErrorCode.none
@@ -197,8 +191,7 @@ def test_stop_waits_no_longer_than_its_grace() -> None:
             await streams.topics.create("t", 1, {})
             client = await Client.connect(server.port)
             client.send(0, 9, produce(batch(b"v")))
-            while not streams._waiting:
-                await asyncio.sleep(0.001)
+            await until(lambda: streams._waiting)
             async with asyncio.timeout(5):
                 await server.stop(50)
             assert await client.is_closed()
