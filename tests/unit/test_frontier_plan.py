@@ -1,5 +1,6 @@
 """The plan covers exactly what is due, once, in tiles of bounded size."""
 
+from itertools import pairwise
 from uuid import UUID
 
 import pytest
@@ -55,7 +56,7 @@ def test_every_due_offset_is_in_exactly_one_slice(
         parts = sorted(slices.pop(each.partition), key=lambda part: part.start)
         assert parts[0].start == each.start
         assert parts[-1].end == each.end
-        assert all(one.end == other.start for one, other in zip(parts, parts[1:], strict=False))
+        assert all(one.end == other.start for one, other in pairwise(parts))
         assert [found for part in parts for found in part.extents] == given_tails[each.partition]
     assert not slices
 

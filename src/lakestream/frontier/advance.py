@@ -125,7 +125,7 @@ async def commit(lake: Lake, tail: Tail, planned: Plan, outcomes: Sequence[TileO
 
 
 async def advance(lake: Lake, tail: Tail, view: View) -> None:
-    """Tells the log what the committed view holds, so that the WAL below may go. A deleted partition needs no telling."""
+    """Tells the log what the committed view holds, so that the WAL below may go. Deleted partitions need no telling."""
     behind = [index for index, head in tail.heads.items() if head.frontier < frontier_of(view, index)]
     await asyncio.gather(*(_advance_one(lake, tail.topic, index, frontier_of(view, index)) for index in behind))
 

@@ -118,10 +118,7 @@ class Worker:
         ]
         ours = [topic for topic in behind if await self._leased(topic)]
         found = await asyncio.gather(
-            *(
-                self._guard(progress, topic, read_tail(self._lake, topic, heads[topic.topic_id]))
-                for topic in ours
-            )
+            *(self._guard(progress, topic, read_tail(self._lake, topic, heads[topic.topic_id])) for topic in ours)
         )
         return [tail for tail in found if tail is not None]
 

@@ -1,1 +1,24 @@
-"""TODO-ROOM"""
+"""The Spark job that moves records from the WAL into the tables: tiles → tasks → frontier commits.
+
+The only room that knows Spark. `run` is the service (or one run of it); `SparkTiles` runs tiles as Spark
+tasks; `SparkDriver` starts and stops the JVM; `lakestream.pipeline.daemon` is the parent of Spark's
+Python workers. Everything that decides is in `frontier`: brokers never wait for this.
+"""
+
+from lakestream.frontier.settings import PipelineSettings
+from lakestream.pipeline.java import find_java
+from lakestream.pipeline.runner import SparkTiles
+from lakestream.pipeline.service import Components, Summary, run, stop_on_signals
+from lakestream.pipeline.session import SparkDriver, SparkSettings
+
+__all__ = [
+    "Components",
+    "PipelineSettings",
+    "SparkDriver",
+    "SparkSettings",
+    "SparkTiles",
+    "Summary",
+    "find_java",
+    "run",
+    "stop_on_signals",
+]

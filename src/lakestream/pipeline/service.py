@@ -1,0 +1,194 @@
+"""The pipeline as a process: ticks at their interval, collection now and then, until it is told to stop."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from lakestream.catalog.port import TableCatalog
+from lakestream.errors import LakestreamError, Unavailable
+from lakestream.frontier.collector import Collector
+from lakestream.frontier.lake import Lake
+from lakestream.frontier.settings import PipelineSettings
+from lakestream.frontier.worker import Tick, Worker
+from lakestream.metadata.store import Store
+from lakestream.metadata.topics import Topics
+from lakestream.objects import ObjectStore
+from lakestream.pipeline.runner import SparkTiles
+from lakestream.pipeline.session import SparkDriver, SparkSettings
+from lakestream.runtime import Runtime
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+STOP_GRACE_S: Final = 2.0
+"""A tick under way when the stop comes may finish in this time; then it is cut off, which is safe at any point."""
+
+
+@dataclass(frozen=True, slots=True)
+class Components:
+    store: Store
+    catalog: TableCatalog
+    objects: ObjectStore
+    runtime: Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a run did. `failed` names the topics whose last try failed."""
+
+    record_count: int
+    wal_bytes: int
+    failed: tuple[str, ...]
+
+
+class _Stopped(Exception):
+    """The stop came while something was waited for."""
+
+
+async def run(
+    components: Components,
+    settings: PipelineSettings,
+    spark: SparkSettings,
+    *,
+    once: bool = False,
+    stop: asyncio.Event | None = None,
+    on_tick: Callable[[Tick], None] = lambda tick: None,
+    on_ready: Callable[[], None] = lambda: None,
+) -> Summary:
+    """Runs until `stop`, or with `once` until nothing is due any more.
+
+    Raises what makes work impossible (no Java, no Spark); topics that fail are logged and tried again."""
+    service = _Service(components, settings, spark, stop or asyncio.Event(), on_tick, on_ready)
+    return await service.run(once)
+
+
+def stop_on_signals(stop: asyncio.Event) -> None:
+    """SIGTERM and SIGINT set `stop`. For the main thread of a process that is the pipeline's alone."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+
+
+class _Service:
+    def __init__(
+        self,
+        components: Components,
+        settings: PipelineSettings,
+        spark: SparkSettings,
+        stop: asyncio.Event,
+        on_tick: Callable[[Tick], None],
+        on_ready: Callable[[], None],
+    ) -> None:
+        self._components = components
+        self._settings = settings
+        self._spark = spark
+        self._stop = stop
+        self._on_tick = on_tick
+        self._on_ready = on_ready
+        self._name = f"pipeline-{components.runtime.new_id()}"
+        self._records = 0
+        self._wal_bytes = 0
+        self._failed: dict[str, None] = {}
+
+    async def run(self, once: bool) -> Summary:
+        try:
+            while not self._stop.is_set():
+                driver = SparkDriver(self._spark)
+                try:
+                    await self._unless_stopped(driver.start(), grace_s=0)
+                    self._on_ready()
+                    done = await self._serve(driver, once)
+                finally:
+                    await driver.stop()
+                if done:
+                    break
+                if once:
+                    raise Unavailable("Spark's driver died before the work was done: run it again")
+                _log.warning("Spark's driver died; starting it again")
+        except _Stopped:
+            _log.info("stopped")
+        return Summary(self._records, self._wal_bytes, tuple(self._failed))
+
+    async def _serve(self, driver: SparkDriver, once: bool) -> bool:
+        """True when the work is done, False when Spark has died under it."""
+        parts = self._components
+        lake = Lake(parts.store, parts.catalog, parts.objects, SparkTiles(driver), parts.runtime, self._settings)
+        topics = Topics(parts.store, parts.runtime)
+        worker = Worker(lake, topics, name=self._name, respect_leases=not once)
+        collector = Collector(lake)
+        loop = asyncio.get_running_loop()
+        collected_at = float("-inf")
+        try:
+            while driver.alive:
+                started = loop.time()
+                tick = await self._unless_stopped(self._tick(worker))
+                if loop.time() - collected_at >= self._settings.collect_interval_ms / 1000:
+                    collected_at = loop.time()
+                    await self._unless_stopped(self._collect(collector))
+                if once and not tick.more:
+                    return True
+                if not tick.more:
+                    await self._rest(started + self._settings.interval_ms / 1000 - loop.time())
+            return False
+        finally:
+            await self._release(worker)
+
+    async def _tick(self, worker: Worker) -> Tick:
+        try:
+            tick = await worker.tick()
+        except LakestreamError as error:
+            _log.warning("this tick could not look at the topics: %s", error)
+            return Tick()
+        self._records += tick.record_count
+        self._wal_bytes += tick.wal_bytes
+        self._failed = dict.fromkeys(failure.topic for failure in tick.failures)
+        for failure in tick.failures:
+            _log.warning("topic %s is set aside for %d ms: %s", failure.topic, failure.retry_in_ms, failure.error)
+        if tick.topics:
+            _log.info("%d records of %d topics are in their tables", tick.record_count, tick.topics)
+        self._on_tick(tick)
+        return tick
+
+    async def _collect(self, collector: Collector) -> None:
+        try:
+            collected = await collector.collect()
+        except LakestreamError as error:
+            _log.warning("dead WAL objects could not be collected this time: %s", error)
+            return
+        for damaged in collected.corrupt:
+            _log.error("a WAL object is damaged and will not be collected: %s", damaged)
+        if collected.deleted or collected.undeleted:
+            _log.info("%d dead WAL objects deleted, %d left", collected.deleted, collected.undeleted)
+
+    async def _release(self, worker: Worker) -> None:
+        try:
+            await asyncio.wait_for(worker.release(), STOP_GRACE_S)
+        except (LakestreamError, TimeoutError) as error:
+            _log.info("leases are left to expire: %s", error)
+
+    async def _rest(self, seconds: float) -> None:
+        if seconds > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), seconds)
+        if self._stop.is_set():
+            raise _Stopped
+
+    async def _unless_stopped(self, work: Awaitable[T], *, grace_s: float = STOP_GRACE_S) -> T:
+        """The result of work; `_Stopped` if the stop came first and work did not end within its grace."""
+        task = asyncio.ensure_future(work)
+        stop = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done() and grace_s:
+                await asyncio.wait((task,), timeout=grace_s)
+            if not task.done() or self._stop.is_set():
+                raise _Stopped
+            return task.result()
+        finally:
+            stop.cancel()
+            task.cancel()
+            await asyncio.wait((task,))
