@@ -89,12 +89,12 @@ async def _run(plan: "_Plan", started: float) -> int:
     doors, spark = plan.doors(), plan.pipeline_child()
     try:
         kept = [children.start(door) for door in doors]
-        if spark is not None:
-            children.start(spark)
         ready = asyncio.create_task(_wait([door.ready for door in doors]))
         await asyncio.wait([ready, stopping, *kept], return_when=asyncio.FIRST_COMPLETED)
         if ready.done():
             _greet(plan, time.monotonic() - started)
+            if spark is not None:
+                children.start(spark)
             news = asyncio.create_task(_tell_pipeline(spark))
             await asyncio.wait([stopping, *kept], return_when=asyncio.FIRST_COMPLETED)
             news.cancel()
