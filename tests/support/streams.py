@@ -26,9 +26,12 @@ class Cluster:
 
     runtime: Runtime = field(default_factory=seeded)
     store: Store = field(default_factory=lambda: MemoryStore(seeded()))
-    objects: ObjectStore = field(default_factory=MemoryObjects)
-    catalog: TableCatalog = field(default_factory=SimulatedTables)
+    objects: ObjectStore = field(default_factory=lambda: MemoryObjects(system().clock))
+    catalog: TableCatalog | None = None
     settings: StreamSettings = field(default_factory=StreamSettings)
+
+    def __post_init__(self) -> None:
+        self.tables: TableCatalog = self.catalog or SimulatedTables(self.store)
 
     @asynccontextmanager
     async def brokers(self, count: int) -> AsyncIterator[list[Streams]]:
@@ -37,7 +40,7 @@ class Cluster:
             for broker_id in range(1, count + 1):
                 broker = Broker(broker_id, "127.0.0.1", 9091 + broker_id, None, self.runtime.new_id().hex)
                 history = HistoryReader(self.objects)
-                streams = Streams(broker, self.store, self.objects, self.catalog, history, self.runtime, self.settings)
+                streams = Streams(broker, self.store, self.objects, self.tables, history, self.runtime, self.settings)
                 await streams.start()
                 stack.push_async_callback(streams.stop)
                 started.append(streams)

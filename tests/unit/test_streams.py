@@ -25,6 +25,7 @@ from lakestream.metadata.store import Outcome, Transaction
 from lakestream.model import StreamPartition
 from lakestream.objects import MemoryObjects
 from lakestream.objects.store import Buffer
+from lakestream.runtime import system
 from lakestream.stream import (
     EARLIEST,
     LATEST,
@@ -57,7 +58,7 @@ class SlowObjects(MemoryObjects):
     """Counts puts; holds them back until released; fails the next `failing` of them."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(system().clock)
         self.puts = 0
         self.failing = 0
         self.gate = asyncio.Event()

@@ -3,14 +3,15 @@
 Answered only from a head read linearizably: a stale answer would make a client jump.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from lakestream.catalog.port import View
 from lakestream.metadata.head import Extent
 from lakestream.model import StreamPartition
-from lakestream.records import timestamps
-from lakestream.stream.cache import TailCache
+from lakestream.records import Arena, Run, decode
+from lakestream.stream.cache import Served, TailCache
 from lakestream.stream.tails import Tails
 from lakestream.stream.views import Views, frontier_of
 from lakestream.table import HistoryReader
@@ -73,9 +74,9 @@ class OffsetFinder:
         for extent in extents:
             if extent.max_timestamp_ms >= timestamp_ms:
                 served = await self._cache.read(partition, extent)
-                for offset, timestamp in timestamps(served.data):
-                    if timestamp >= timestamp_ms and offset >= max(frontier, log_start):
-                        return OffsetAt(offset, timestamp)
+                for found in _times(served, max(frontier, log_start)):
+                    if found.timestamp_ms >= timestamp_ms:
+                        return found
         return OffsetAt(-1, -1)
 
     async def _newest(
@@ -88,7 +89,14 @@ class OffsetFinder:
         for extent in extents:
             if extent.max_timestamp_ms > newest.timestamp_ms:
                 served = await self._cache.read(partition, extent)
-                for offset, timestamp in timestamps(served.data):
-                    if timestamp > newest.timestamp_ms and offset >= frontier:
-                        newest = OffsetAt(offset, timestamp)
+                newest = max((newest, *_times(served, frontier)), key=lambda found: found.timestamp_ms)
         return newest
+
+
+def _times(served: Served, from_offset: int) -> Iterator[OffsetAt]:
+    """The records of an extent from an offset on, in order, each with its time."""
+    arena = Arena(max(len(served.data), 1024))
+    for columns in decode([Run(0, served.base_offset, served.data)], arena):
+        for offset, timestamp_ms in zip(columns.offset.tolist(), columns.timestamp_ms.tolist(), strict=True):
+            if offset >= from_offset:
+                yield OffsetAt(offset, timestamp_ms)

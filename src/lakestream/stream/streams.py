@@ -78,7 +78,6 @@ class Streams:
         await self._appender.start(self._fail)
         await self.brokers.register(self.broker)
         self._spawn(self._heartbeat())
-        self._spawn(self._finish_deletes())
 
     async def stop(self) -> None:
         """Flushes and acknowledges what was taken in, and leaves the cluster."""
@@ -131,6 +130,7 @@ class Streams:
         await self.topics.finish_delete(topic)
 
     async def _finish_deletes(self) -> None:
+        """What a broker that crashed or lost its store left half deleted."""
         for topic in await self.topics.gone():
             try:
                 await self._finish_delete(topic)
@@ -139,9 +139,10 @@ class Streams:
 
     async def _heartbeat(self) -> None:
         while True:
-            await asyncio.sleep(self.brokers.ttl_ms / 1000 / 4)
             with suppress(Unavailable):
                 await self.brokers.heartbeat(self.broker)
+                await self._finish_deletes()
+            await asyncio.sleep(self.brokers.ttl_ms / 1000 / 4)
 
     def _on_committed(self, partition: StreamPartition, extents: Sequence[Extent], appends: Sequence[Append]) -> None:
         """Keeps what was written for readers of the tail; a partly refused section is left to be read."""
