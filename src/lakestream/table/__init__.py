@@ -1,1 +1,8 @@
-"""TODO-ROOM"""
+"""The shape of a stream's table: its schema, records to Parquet (`StreamFileWriter`) and Parquet back to records.
+
+Nothing above this room sees Arrow: it hands out record batches, offsets and file statistics.
+"""
+
+from lakestream.table.writer import StreamFileWriter, WrittenStats
+
+__all__ = ["StreamFileWriter", "WrittenStats"]

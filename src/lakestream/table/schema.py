@@ -58,9 +58,7 @@ RAW_SCHEMA: Final = Schema(
 UNPARTITIONED: Final = PartitionSpec(spec_id=0)
 STREAM_SPEC: Final = PartitionSpec(
     PartitionField(source_id=1, field_id=1000, transform=IdentityTransform(), name="_stream_partition"),
-    PartitionField(
-        source_id=2, field_id=1001, transform=TruncateTransform(width=OFFSET_WINDOW), name="_offset_window"
-    ),
+    PartitionField(source_id=2, field_id=1001, transform=TruncateTransform(width=OFFSET_WINDOW), name="_offset_window"),
     spec_id=1,
 )
 

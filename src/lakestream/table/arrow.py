@@ -1,0 +1,165 @@
+"""Records as Arrow arrays and back, sharing memory wherever the layouts agree."""
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import (
+    BinaryType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+from lakestream.records import Binary, Columns
+from lakestream.table.schema import RAW_SCHEMA
+
+_PLAIN_TYPES: Final[dict[IcebergType, pa.DataType]] = {
+    IntegerType(): pa.int32(),
+    LongType(): pa.int64(),
+    TimestamptzType(): pa.timestamp("us", tz="UTC"),
+    BinaryType(): pa.binary(),
+    StringType(): pa.string(),
+}
+
+
+def _arrow_type(kind: IcebergType) -> pa.DataType:
+    if isinstance(kind, StructType):
+        return pa.struct([_arrow_field(field) for field in kind.fields])
+    if isinstance(kind, ListType):
+        return pa.list_(_arrow_field(kind.element_field))
+    return _PLAIN_TYPES[kind]
+
+
+def _arrow_field(field: NestedField) -> pa.Field:
+    """Field ids are how Iceberg's readers find a column in a file."""
+    metadata = {"PARQUET:field_id": str(field.field_id)}
+    return pa.field(field.name, _arrow_type(field.field_type), nullable=not field.required, metadata=metadata)
+
+
+ARROW_SCHEMA: Final = pa.schema([_arrow_field(field) for field in RAW_SCHEMA.fields])
+"""The raw columns with 32 bit offsets: the layout that records decode into."""
+
+_HEADERS_TYPE: Final = ARROW_SCHEMA.field("_headers").type
+
+
+def to_arrow(columns: Columns) -> pa.Table:
+    """The records as a table's rows. Shares the columns' memory: use it up before they change."""
+    has_headers = np.diff(columns.header_offsets) > 0
+    has_timestamp = columns.timestamp_ms >= 0
+    arrays = {
+        "_stream_partition": pa.array(columns.partition),
+        "_offset": pa.array(columns.offset),
+        "_timestamp": _fixed(columns.timestamp_ms * 1000, has_timestamp, pa.timestamp("us", tz="UTC")),
+        "_timestamp_type": pa.array(columns.timestamp_type),
+        "_kind": pa.array((columns.value.valid == 0).astype(np.int32)),
+        "_key": _binary(columns.key, pa.binary()),
+        "_headers": pa.Array.from_buffers(
+            _HEADERS_TYPE,
+            len(columns),
+            [_bitmap(has_headers), pa.py_buffer(columns.header_offsets)],
+            children=[
+                pa.StructArray.from_arrays(
+                    [_binary(columns.header_key, pa.string()), _binary(columns.header_value, pa.binary())],
+                    fields=list(_HEADERS_TYPE.value_type),
+                )
+            ],
+        ),
+        "_headers_raw": _binary(columns.headers_raw, pa.binary()),
+        "_value": _binary(columns.value, pa.binary()),
+        "_schema_id": pa.nulls(len(columns), pa.int32()),
+        "_crc": pa.array(columns.crc),
+    }
+    return pa.Table.from_arrays([arrays[name] for name in ARROW_SCHEMA.names], schema=ARROW_SCHEMA)
+
+
+def _bitmap(valid: npt.NDArray[Any]) -> pa.Buffer | None:
+    return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def _fixed(values: npt.NDArray[Any], valid: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(values), [_bitmap(valid), pa.py_buffer(values)])
+
+
+def _binary(column: Binary, kind: pa.DataType) -> pa.Array:
+    buffers = [_bitmap(column.valid), pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
+    return pa.Array.from_buffers(kind, len(column.valid), buffers)
+
+
+def from_arrow(table: pa.Table) -> Columns:
+    """Rows of any layout an engine may have chosen (dictionaries, 64 bit offsets, other time units) as columns. A
+    missing optional column counts as null."""
+    rows = table.num_rows
+    headers = _column(table, "_headers")
+    header_offsets, entries = _list(headers, rows)
+    timestamps = _column(table, "_timestamp")
+    timestamp_ms = np.where(_valid(timestamps), np.floor_divide(_values(timestamps.cast(pa.int64())), 1000), -1)
+    return Columns(
+        partition=_values(_column(table, "_stream_partition")),
+        offset=_values(_column(table, "_offset")),
+        timestamp_ms=timestamp_ms,
+        timestamp_type=_values(_column(table, "_timestamp_type")),
+        crc=_values(_column(table, "_crc")),
+        key=_from_binary(_column(table, "_key")),
+        value=_from_binary(_column(table, "_value")),
+        header_offsets=header_offsets,
+        header_key=_from_binary(entries.field(0)),
+        header_value=_from_binary(entries.field(1)),
+        headers_raw=_from_binary(_column(table, "_headers_raw")),
+    )
+
+
+def _column(table: pa.Table, name: str) -> pa.Array:
+    """One contiguous array of the type that the schema has for the column."""
+    kind = ARROW_SCHEMA.field(name).type
+    if name not in table.column_names:
+        return pa.nulls(table.num_rows, kind)
+    column = table.column(name)
+    if column.type != kind:
+        column = column.cast(kind)
+    chunks = column.chunks
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else pa.array([], kind)
+
+
+def _valid(array: pa.Array) -> npt.NDArray[np.uint8]:
+    bitmap = array.buffers()[0]
+    if bitmap is None or array.null_count == 0:
+        return np.ones(len(array), np.uint8)
+    bits = np.unpackbits(np.frombuffer(bitmap, np.uint8), bitorder="little", count=array.offset + len(array))
+    return bits[array.offset :]
+
+
+def _values(array: pa.Array) -> npt.NDArray[Any]:
+    """The numbers, whatever stands where a null is."""
+    dtype = array.type.to_pandas_dtype()
+    if not len(array):
+        return np.empty(0, dtype)
+    return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)]
+
+
+def _offsets(array: pa.Array) -> npt.NDArray[np.int32]:
+    if not len(array):
+        return np.zeros(1, np.int32)
+    return np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+
+
+def _from_binary(array: pa.Array) -> Binary:
+    data = array.buffers()[2] if len(array) else None
+    content = np.frombuffer(data, np.uint8) if data is not None and len(data) else np.empty(0, np.uint8)
+    return Binary(_offsets(array), content, _valid(array))
+
+
+def _list(headers: pa.Array, rows: int) -> tuple[npt.NDArray[np.int32], pa.StructArray]:
+    """Where each row's entries are. A null list has none, whatever its offsets say."""
+    if headers.null_count == rows:
+        return np.zeros(rows + 1, np.int32), pa.array([], _HEADERS_TYPE.value_type)
+    if headers.null_count:
+        headers = pc.fill_null(headers, pa.scalar([], _HEADERS_TYPE))
+    return _offsets(headers), headers.values
