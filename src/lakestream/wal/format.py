@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
-from crc32c import crc32c
 
 from lakestream.errors import CorruptObject
 from lakestream.model import StreamPartition
 from lakestream.objects import Buffer
+from lakestream.records import crc32c
 
 FORMAT_VERSION: Final = 1
 
@@ -37,6 +37,8 @@ _FIELDS: Final = struct.Struct("<IIQHH")
 _SEAL: Final = struct.Struct("<I4s")
 
 HEADER_BYTES: Final = len(_HEADER)
+SMALL_SECTION_BYTES: Final = 64 * 1024
+"""Up to here one checksum call over a copy is quicker than one for each part."""
 TRAILER_BYTES: Final = _FIELDS.size + _SEAL.size
 
 
@@ -107,11 +109,10 @@ def build(
     for section in ordered:
         if spans and spans[-1].partition == section.partition:
             raise ValueError(f"partition {section.partition} has two sections in one object")
-        checksum, start = 0, position
-        for part in section.parts:
-            checksum = crc32c(part, checksum)
-            position += len(part)
+        start = position
+        position += sum(map(len, section.parts))
         parts.extend(section.parts)
+        checksum = _checksum(section.parts, position - start)
         spans.append(
             Span(section.partition, start, position - start, checksum, section.record_count, section.max_timestamp_ms)
         )
@@ -120,6 +121,15 @@ def build(
     fields = _FIELDS.pack(len(footer), crc32c(footer), size_bytes, FORMAT_VERSION, 0)
     parts += (footer, fields + _SEAL.pack(crc32c(fields), _TRAILER_MAGIC))
     return BuiltObject(parts, spans, size_bytes)
+
+
+def _checksum(parts: Sequence[Buffer], size_bytes: int) -> int:
+    if size_bytes <= SMALL_SECTION_BYTES:
+        return crc32c(b"".join(parts))
+    checksum = 0
+    for part in parts:
+        checksum = crc32c(part, checksum)
+    return checksum
 
 
 def verify_span(span: Span, data: Buffer, *, name: str = "WAL object") -> None:

@@ -19,7 +19,7 @@ async def read_footer(store: ObjectStore, key: str) -> Footer:
     name = f"{store.url}/{key}"
     tail = memoryview(await store.get_tail(key, TAIL_GUESS_BYTES))
     trailer = parse_trailer(tail, name)
-    if len(tail) < TAIL_GUESS_BYTES or trailer.object_size_bytes == TAIL_GUESS_BYTES:
+    if len(tail) < TAIL_GUESS_BYTES or trailer.object_size_bytes <= TAIL_GUESS_BYTES:
         if len(tail) != trailer.object_size_bytes:
             raise CorruptObject(f"{name}: {len(tail)} bytes where {trailer.object_size_bytes} were written")
         check_header(tail, name)
