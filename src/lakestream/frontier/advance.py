@@ -48,10 +48,8 @@ class Moved:
 
 
 async def ensure_table(lake: Lake, topics: Topics, topic: Topic) -> None:
-    """Makes the topic's table if there is none yet. If the topic was deleted meanwhile, its table is put away again:
-    the name may already belong to another."""
-    if await lake.catalog.pointer(topic.topic_id) is not None:
-        return
+    """Makes the topic's table if there is none yet, or finishes what another began: a pointer is no proof of a name.
+    If the topic was deleted meanwhile, its table is put away again: the name may already belong to another."""
     await lake.catalog.create(topic.topic_id, topic.name, topic.partitions)
     if topic.topic_id not in await topics.by_ids([topic.topic_id]):
         await lake.catalog.detach(topic.topic_id)
