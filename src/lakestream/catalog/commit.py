@@ -17,8 +17,9 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.utils.properties import property_as_bool
 
+from lakestream.catalog.expiry import expired_files
 from lakestream.catalog.files import MetadataFiles, version_of
-from lakestream.catalog.index import read_manifests
+from lakestream.catalog.index import ManifestIndex
 from lakestream.catalog.rules import check_change
 from lakestream.errors import Conflict, ObjectMissing, RequestError, StorageError, Unavailable
 from lakestream.metadata.pointers import Pointer, PointerRow, Pointers
@@ -66,6 +67,7 @@ class Commits:
     def __init__(self, store: Store, runtime: Runtime, io_properties: Mapping[str, str]) -> None:
         self.pointers: Final = Pointers(store)
         self.files: Final = MetadataFiles(io_properties)
+        self.index: Final = ManifestIndex(self.files.io)
         self.runtime: Final = runtime
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="catalog")
 
@@ -147,29 +149,17 @@ class Commits:
         return staged
 
     def _clean(self, old: TableMetadata, new: TableMetadata, outside: bool) -> None:
-        """Deletes what the commit made unreachable: metadata beyond the log's length, and the manifests of
-        snapshots that expired. A failure leaves orphans, never a broken table."""
+        """Deletes what the commit made unreachable: metadata beyond the log's length, and what only the
+        expired snapshots named. A failure leaves orphans, never a broken table."""
         if property_as_bool(new.properties, "write.metadata.delete-after-commit.enabled", False):
             kept = {entry.metadata_file for entry in new.metadata_log}
             self.files.delete(entry.metadata_file for entry in old.metadata_log if entry.metadata_file not in kept)
         if outside or not property_as_bool(new.properties, "gc.enabled", True):
             return
         try:
-            self.files.delete(self._expired(old, new))
+            self.files.delete(expired_files(self.index, old, new))
         except (StorageError, Unavailable) as error:
-            _log.warning("manifests of expired snapshots stay as orphans: %s", error)
-
-    def _expired(self, old: TableMetadata, new: TableMetadata) -> list[str]:
-        kept_lists = {snapshot.manifest_list for snapshot in new.snapshots}
-        lists = [snapshot.manifest_list for snapshot in old.snapshots if snapshot.manifest_list not in kept_lists]
-        if not lists:
-            return []
-        kept = {path for manifest_list in kept_lists for path in self._manifest_paths(manifest_list)}
-        gone = {path for manifest_list in lists for path in self._manifest_paths(manifest_list)} - kept
-        return [*sorted(gone), *lists]
-
-    def _manifest_paths(self, manifest_list: str) -> list[str]:
-        return [manifest.manifest_path for manifest in read_manifests(self.files.io, manifest_list)]
+            _log.warning("files of expired snapshots stay as orphans: %s", error)
 
 
 def apply_change(base: TableMetadata, change: Change, location: str | None, *, validate: bool) -> TableMetadata:

@@ -24,6 +24,7 @@ _TIMESTAMP: Final = RAW_SCHEMA.find_field("_timestamp").field_id
 _INT: Final = struct.Struct("<i")
 _LONG: Final = struct.Struct("<q")
 _CACHED_ENTRIES: Final = 500_000
+_CACHED_LISTS: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +66,23 @@ class ManifestIndex:
         self._max_entries = max_entries
         self._entries = 0
         self._manifests: OrderedDict[str, Manifest] = OrderedDict()
+        self._lists: OrderedDict[str, tuple[ManifestFile, ...]] = OrderedDict()
         self._lock = threading.Lock()
         self.reads = 0
         """How many manifests were read so far."""
+
+    def manifests(self, manifest_list: str) -> tuple[ManifestFile, ...]:
+        """The manifests of a snapshot. Shared: never change them."""
+        with self._lock:
+            if manifest_list in self._lists:
+                self._lists.move_to_end(manifest_list)
+                return self._lists[manifest_list]
+        found = tuple(read_manifests(self._io, manifest_list))
+        with self._lock:
+            self._lists[manifest_list] = found
+            while len(self._lists) > _CACHED_LISTS:
+                self._lists.popitem(last=False)
+        return found
 
     def get(self, manifest: ManifestFile) -> Manifest:
         path = manifest.manifest_path

@@ -33,15 +33,13 @@ from pyiceberg.table.snapshots import (
 from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, SetSnapshotRefUpdate, TableUpdate
 
 from lakestream.catalog.datafile import to_iceberg
+from lakestream.catalog.expiry import plan_expiry
 from lakestream.catalog.files import MetadataFiles
-from lakestream.catalog.index import ManifestIndex, read_entries, read_manifests
+from lakestream.catalog.index import ManifestIndex, read_entries
 from lakestream.catalog.merge import MAX_ENTRIES, Size, plan_merges
 from lakestream.model import WrittenFile
 
 _CODEC: Final = "deflate"
-MAX_SNAPSHOTS: Final = 100
-KEPT_SNAPSHOTS: Final = 80
-"""Expiry goes down to this, so that it is not part of every commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,7 @@ class SnapshotBuilder:
         plan, metadata = self._plan, self._metadata
         parent = metadata.current_snapshot()
         added = [to_iceberg(self._files.io, metadata, file) for file in plan.add]
-        old = [] if parent is None else read_manifests(self._files.io, parent.manifest_list)
+        old = () if parent is None else self._index.manifests(parent.manifest_list)
         kept, rewritten, removed = self._without_removed([manifest for manifest in old if _live_count(manifest)])
         manifests = [*self._added_manifests(added), *rewritten, *self._merged(kept)]
 
@@ -97,12 +95,12 @@ class SnapshotBuilder:
                 "parent-snapshot-id": None if parent is None else parent.snapshot_id,
                 "manifest-list": path,
                 "sequence-number": sequence_number,
-                "timestamp-ms": max(plan.timestamp_ms, metadata.last_updated_ms),
+                "timestamp-ms": max(plan.timestamp_ms, metadata.last_updated_ms + 1),
                 "summary": self._summary(parent, added, removed),
                 "schema-id": metadata.current_schema_id,
             }
         )
-        expired = plan_expiry(metadata)
+        expired = plan_expiry(metadata, plan.timestamp_ms)
         return (
             AddSnapshotUpdate(snapshot=snapshot),
             SetSnapshotRefUpdate.model_validate(
@@ -200,20 +198,6 @@ class SnapshotBuilder:
             Summary(operation=operation, **collector.build(), **self._plan.summary),
             None if parent is None else parent.summary,
         )
-
-
-def plan_expiry(metadata: TableMetadata) -> list[int]:
-    """The snapshots to expire when one more is added: the oldest that no branch or tag names."""
-    excess = len(metadata.snapshots) + 1 - MAX_SNAPSHOTS
-    if excess <= 0:
-        return []
-    named = {ref.snapshot_id for ref in metadata.refs.values()} | {metadata.current_snapshot_id}
-    free = sorted(
-        (snapshot.sequence_number or 0, snapshot.snapshot_id)
-        for snapshot in metadata.snapshots
-        if snapshot.snapshot_id not in named
-    )
-    return [snapshot_id for _, snapshot_id in free[: excess + MAX_SNAPSHOTS - KEPT_SNAPSHOTS]]
 
 
 def _live_count(manifest: ManifestFile) -> int:

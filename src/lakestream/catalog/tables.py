@@ -14,7 +14,6 @@ from lakestream.catalog.binding import bind, detach, detached_name
 from lakestream.catalog.commit import Change, Commits, Current
 from lakestream.catalog.engines import EngineTables
 from lakestream.catalog.files import version_of
-from lakestream.catalog.index import ManifestIndex, read_manifests
 from lakestream.catalog.port import View
 from lakestream.catalog.rules import check_commit
 from lakestream.catalog.snapshot import Plan, SnapshotBuilder
@@ -47,7 +46,6 @@ class PyIcebergTables:
         io_properties: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.commits: Final = Commits(store, runtime, io_properties)
-        self.index: Final = ManifestIndex(self.commits.files.io)
         self.engines: Final = EngineTables(self.commits, bucket_url)
         """The same tables as outside engines use them."""
         self._bucket_url = bucket_url.rstrip("/")
@@ -104,7 +102,7 @@ class PyIcebergTables:
         )
 
         def prepare(metadata: TableMetadata, written: list[str]) -> Change:
-            updates = SnapshotBuilder(self.commits.files, self.index, metadata, plan, written).build()
+            updates = SnapshotBuilder(self.commits.files, self.commits.index, metadata, plan, written).build()
             requirements = (
                 AssertTableUUID(uuid=metadata.table_uuid),
                 AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": view.snapshot_id}),
@@ -141,8 +139,9 @@ class PyIcebergTables:
         if not frontier:
             raise StorageError(f"{table}: property {FRONTIER_PROPERTY} is missing")
         snapshot = metadata.current_snapshot()
-        manifests = [] if snapshot is None else read_manifests(self.commits.files.io, snapshot.manifest_list)
-        found = [self.index.get(manifest) for manifest in manifests]
+        index = self.commits.index
+        manifests = () if snapshot is None else index.manifests(snapshot.manifest_list)
+        found = [index.get(manifest) for manifest in manifests]
         return View(
             topic_id=topic_id,
             table=table,

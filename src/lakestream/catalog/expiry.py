@@ -1,0 +1,62 @@
+"""Which snapshots go, and which files go with them."""
+
+from typing import Final
+
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Operation, Snapshot
+
+from lakestream.catalog.index import ManifestIndex
+
+MAX_SNAPSHOTS: Final = 100
+KEPT_SNAPSHOTS: Final = 80
+"""Expiry goes down to this, so that it is not part of every commit."""
+GRACE_MS: Final = 3_600_000
+"""How long files that a rewrite or a delete took out of the table stay for engines that still read them."""
+
+
+def plan_expiry(metadata: TableMetadata, now_ms: int) -> list[int]:
+    """The snapshots to expire when one more is added: the oldest that no branch or tag names. A recent rewrite
+    and what it began from go only when nothing else is left to go."""
+    excess = len(metadata.snapshots) + 1 - MAX_SNAPSHOTS
+    if excess <= 0:
+        return []
+    named = {ref.snapshot_id for ref in metadata.refs.values()} | {metadata.current_snapshot_id}
+    spared = {
+        snapshot_id
+        for snapshot in metadata.snapshots
+        if not _appends(snapshot) and snapshot.timestamp_ms > now_ms - GRACE_MS
+        for snapshot_id in (snapshot.parent_snapshot_id, snapshot.snapshot_id)
+    }
+    free = sorted(
+        (snapshot.snapshot_id in spared, snapshot.sequence_number or 0, snapshot.snapshot_id)
+        for snapshot in metadata.snapshots
+        if snapshot.snapshot_id not in named
+    )
+    wanted = excess + MAX_SNAPSHOTS - KEPT_SNAPSHOTS
+    return [snapshot_id for late, _, snapshot_id in free[:wanted] if not late] or [entry[2] for entry in free[:excess]]
+
+
+def expired_files(index: ManifestIndex, old: TableMetadata, new: TableMetadata) -> list[str]:
+    """Files that snapshots of `old` name and none of `new` does: data first, then manifests, then lists. Data files
+    outside the table's own folder are not ours to delete. Blocking."""
+    kept_lists = {snapshot.manifest_list for snapshot in new.snapshots}
+    lists = [snapshot.manifest_list for snapshot in old.snapshots if snapshot.manifest_list not in kept_lists]
+    if not lists:
+        return []
+    kept = {found.manifest_path: found for path in kept_lists for found in index.manifests(path)}
+    gone = {found.manifest_path: found for path in lists for found in index.manifests(path)}
+    gone = {path: found for path, found in gone.items() if path not in kept}
+    dead = set().union(*(_named(index, found) for found in gone.values()))
+    if dead:
+        dead -= set().union(*(_named(index, found) for found in kept.values()))
+    return [*sorted(path for path in dead if path.startswith(f"{new.location}/")), *sorted(gone), *lists]
+
+
+def _appends(snapshot: Snapshot) -> bool:
+    return snapshot.summary is not None and snapshot.summary.operation == Operation.APPEND
+
+
+def _named(index: ManifestIndex, manifest: ManifestFile) -> set[str]:
+    found = index.get(manifest)
+    return {file.path for file in found.files} | {file.path for file in found.deletes}
