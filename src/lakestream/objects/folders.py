@@ -1,6 +1,7 @@
 """Folders that survive a power cut."""
 
 import os
+import stat
 import weakref
 from collections import OrderedDict
 from contextlib import suppress
@@ -84,7 +85,8 @@ def _make(folder: str) -> None:
     try:
         os.mkdir(folder)
     except FileExistsError:
-        if not os.path.isdir(folder):
+        # One look: it may be gone again by now, which is FileNotFoundError, not a file in the way.
+        if not stat.S_ISDIR(os.stat(folder).st_mode):
             raise
 
 

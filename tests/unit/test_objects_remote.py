@@ -1,0 +1,73 @@
+"""Cloud stores beyond the contract: what fails, and how it is told."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from support.s3 import environment
+
+from lakestream.errors import RequestError, Unavailable
+from lakestream.objects.remote import RemoteObjects
+
+
+@pytest.fixture
+def silent_address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        for variable, value in environment(address).items():
+            monkeypatch.setenv(variable, value)
+        yield address
+
+
+def impatient(url: str) -> RemoteObjects:
+    return RemoteObjects(url, request_timeout=timedelta(milliseconds=50), retry_timeout=timedelta(milliseconds=100))
+
+
+def test_a_store_that_does_not_answer_is_unavailable(silent_address: str) -> None:
+    async def main() -> None:
+        store = impatient("s3://bucket/prefix")
+        for attempt in (store.put("a", [b"x"]), store.get("a"), store.get_tail("a", 5), store.delete(["a"])):
+            with pytest.raises(Unavailable, match="s3://bucket/prefix/a: the object store failed"):
+                await attempt
+        with pytest.raises(Unavailable):
+            async for _ in store.list("wal/"):
+                pass
+
+    asyncio.run(main())
+
+
+def test_a_store_that_is_not_there_is_unavailable(silent_address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{port}")
+    with pytest.raises(Unavailable):
+        asyncio.run(impatient("s3://bucket").get("a"))
+
+
+def test_a_url_that_cannot_be_opened_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    with pytest.raises(RequestError, match="az://container cannot be opened"):
+        RemoteObjects("az://container")
+
+
+def test_a_process_may_end_right_after_a_call(silent_address: str) -> None:
+    """obstore's asynchronous calls abort the interpreter then, now and again."""
+    script = (
+        "import asyncio\n"
+        "from obstore.store import MemoryStore\n"
+        "from lakestream.objects.remote import RemoteObjects\n"
+        "async def main():\n"
+        "    store = RemoteObjects('s3://bucket')\n"
+        "    store._store = MemoryStore()\n"
+        "    await store.put('a/b', [b'x'])\n"
+        "    assert [info.key async for info in store.list('')] == ['a/b']\n"
+        "    assert await store.get_tail('a/b', 1) == await store.get('a/b') == b'x'\n"
+        "asyncio.run(main())\n"
+    )
+    for _ in range(3):
+        assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 0
