@@ -47,10 +47,8 @@ class GroupCoordinator:
     """Methods raise `NotCoordinator` when another broker has the group, `Unavailable` when the store is away."""
 
     def __init__(self, streams: Streams, settings: GroupSettings) -> None:
+        self._streams = streams
         self._store = streams.store
-        self._brokers = streams.brokers
-        self._broker = streams.broker
-        self._runtime = streams.runtime
         self._settings = settings
         self._leases = GroupLeases(streams.store, holder_name(streams.broker), settings)
         self._renewal: asyncio.Task[None] | None = None
@@ -69,7 +67,7 @@ class GroupCoordinator:
 
     async def find(self, group: str) -> Broker:
         """The broker to ask: the lease's holder if it lives, else the one everybody would choose."""
-        brokers = await self._brokers.live() or [self._broker]
+        brokers = await self._streams.brokers.live() or [self._streams.broker]
         lease = await lease_holder(self._store, group)
         if lease is not None:
             for broker in brokers:
@@ -157,7 +155,7 @@ class GroupCoordinator:
             raise NotCoordinator(f"group {held.name} is coordinated elsewhere")
 
     def _new_member_id(self, request: Join) -> str:
-        return f"{request.instance_id or request.client_id}-{self._runtime.new_id()}"
+        return f"{request.instance_id or request.client_id}-{self._streams.runtime.new_id()}"
 
     async def _settle(self, held: Held) -> None:
         """Begins the next generation if everyone is there, and sets the clock for whatever is next."""

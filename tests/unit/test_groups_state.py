@@ -1,0 +1,461 @@
+"""The group's state machine, step by step and at random."""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from kio.schema.errors import ErrorCode
+
+from lakestream.kafka.groups import Group, Join, Joined, Protocol, State, Sync, Synced
+
+RANGE = (Protocol("range", b"r"),)
+BOTH = (Protocol("range", b"r"), Protocol("sticky", b"s"))
+
+
+class Scene:
+    """A group, a clock, and what its members heard."""
+
+    def __init__(self, *, initial_delay_ms: int = 0, max_members: int = 100, generation: int = 0) -> None:
+        self.group = Group(initial_delay_ms, max_members, generation=generation)
+        self.now_ms = 0.0
+        self.saved = generation
+        self._ids = (f"m{number}" for number in count(1))
+
+    def settle(self) -> None:
+        while self.group.ready(self.now_ms):
+            self.saved = self.group.generation + 1
+            self.group.begin_generation(self.now_ms)
+
+    def after(self, ms: float) -> None:
+        self.now_ms += ms
+        self.group.expire(self.now_ms)
+        self.settle()
+
+    def join(self, member_id: str = "", **changes: Any) -> list[Joined]:
+        fields: dict[str, Any] = {
+            "member_id": member_id,
+            "instance_id": None,
+            "client_id": "c",
+            "client_host": "h",
+            "session_timeout_ms": 1_000,
+            "rebalance_timeout_ms": 5_000,
+            "protocol_type": "consumer",
+            "protocols": RANGE,
+            "id_required": False,
+            "skips_assignment": True,
+        }
+        heard: list[Joined] = []
+        self.group.join(Join(**fields | changes), heard.append, lambda: next(self._ids), self.now_ms)
+        self.settle()
+        return heard
+
+    def sync(self, member_id: str, assignments: dict[str, bytes] | None = None, **changes: Any) -> list[Synced]:
+        fields: dict[str, Any] = {
+            "member_id": member_id,
+            "instance_id": None,
+            "generation": self.group.generation,
+            "protocol_type": None,
+            "protocol": None,
+            "assignments": assignments or {},
+        }
+        heard: list[Synced] = []
+        self.group.sync(Sync(**fields | changes), heard.append, self.now_ms)
+        self.settle()
+        return heard
+
+    def leave(self, member_id: str, instance_id: str | None = None) -> ErrorCode:
+        error = self.group.leave(member_id, instance_id, self.now_ms)
+        self.settle()
+        return error
+
+    def heartbeat(self, member_id: str, generation: int | None = None, instance_id: str | None = None) -> ErrorCode:
+        current = self.group.generation if generation is None else generation
+        return self.group.heartbeat(member_id, instance_id, current, self.now_ms)
+
+    def stable(self, members: int) -> list[str]:
+        """Brings a group of so many dynamic members to rest; the leader is the first."""
+        ids = [f"m{number}" for number in range(1, members + 1)]
+        self.join()
+        for _ in ids[1:]:
+            self.join()
+            for member_id in ids:
+                if member_id in self.group.members and self.group.members[member_id].joining is None:
+                    self.join(member_id)
+        for member_id in ids:
+            self.sync(member_id, {each: each.encode() for each in ids})
+        assert self.group.state is State.STABLE
+        return ids
+
+
+def test_one_member_joins_and_gets_its_assignment() -> None:
+    scene = Scene()
+    [joined] = scene.join()
+    assert (joined.error, joined.generation, joined.leader, joined.protocol) == (ErrorCode.none, 1, "m1", "range")
+    assert [member.member_id for member in joined.members] == ["m1"]
+    [synced] = scene.sync("m1", {"m1": b"all"})
+    assert (synced.error, synced.assignment) == (ErrorCode.none, b"all")
+    assert scene.heartbeat("m1") is ErrorCode.none
+
+
+def test_a_generation_is_never_below_the_persisted_one() -> None:
+    assert Scene(generation=7).join()[0].generation == 8
+
+
+def test_a_second_member_makes_the_first_join_again() -> None:
+    scene = Scene()
+    scene.stable(1)
+    second = scene.join()
+    assert not second
+    assert scene.heartbeat("m1") is ErrorCode.rebalance_in_progress
+    [first] = scene.join("m1")
+    assert first.generation == second[0].generation == 2
+    assert len(first.members) == 2
+    assert second[0].members == ()
+    waiting = scene.sync("m2")
+    assert not waiting
+    scene.sync("m1", {"m1": b"a", "m2": b"b"})
+    assert waiting[0].assignment == b"b"
+
+
+def test_a_new_member_is_told_its_id_first() -> None:
+    scene = Scene()
+    [told] = scene.join(id_required=True)
+    assert told.error is ErrorCode.member_id_required
+    assert scene.group.state is State.EMPTY
+    [joined] = scene.join(told.member_id, id_required=True)
+    assert (joined.error, joined.member_id) == (ErrorCode.none, told.member_id)
+
+
+def test_an_id_that_nobody_uses_lapses() -> None:
+    scene = Scene()
+    [told] = scene.join(id_required=True)
+    scene.after(1_001)
+    assert scene.join(told.member_id)[0].error is ErrorCode.unknown_member_id
+
+
+def test_members_that_were_told_their_id_are_waited_for() -> None:
+    scene = Scene()
+    scene.stable(1)
+    [told] = scene.join(id_required=True)
+    heard = scene.join("m1", protocols=BOTH)
+    assert not heard
+    scene.join(told.member_id)
+    assert heard[0].generation == 2
+    assert len(heard[0].members) == 2
+
+
+def test_the_first_generation_waits_for_more_members() -> None:
+    scene = Scene(initial_delay_ms=100)
+    first = scene.join()
+    scene.after(60)
+    second = scene.join()
+    scene.after(60)
+    assert not first
+    scene.after(40)
+    assert first[0].generation == second[0].generation == 1
+
+
+def test_the_wait_for_more_members_ends_with_the_rebalance_timeout() -> None:
+    scene = Scene(initial_delay_ms=100)
+    first = scene.join(rebalance_timeout_ms=250)
+    for _ in range(5):
+        scene.after(60)
+        scene.join(rebalance_timeout_ms=250)
+    assert first
+    assert first[0].generation == 1
+
+
+def test_whoever_does_not_join_again_in_time_is_out() -> None:
+    scene = Scene()
+    scene.stable(2)
+    heard = scene.join("m1")
+    for _ in range(6):
+        scene.after(900)
+        scene.heartbeat("m2")
+    assert [member.member_id for member in heard[0].members] == ["m1"]
+    assert scene.heartbeat("m2") is ErrorCode.unknown_member_id
+
+
+def test_a_silent_member_is_taken_for_dead() -> None:
+    scene = Scene()
+    scene.stable(2)
+    scene.after(600)
+    assert scene.heartbeat("m1") is ErrorCode.none
+    scene.after(600)
+    assert "m2" not in scene.group.members
+    assert scene.heartbeat("m1") is ErrorCode.rebalance_in_progress
+
+
+def test_a_member_that_waits_is_not_taken_for_dead() -> None:
+    scene = Scene()
+    scene.stable(2)
+    scene.join("m1")
+    scene.after(1_001)
+    assert list(scene.group.members) == ["m1"]
+
+
+def test_whoever_never_fetches_its_assignment_is_out() -> None:
+    scene = Scene()
+    scene.join()
+    for _ in range(6):
+        scene.after(900)
+        scene.heartbeat("m1")
+    assert scene.group.state is State.EMPTY
+
+
+def test_when_the_last_one_leaves_the_group_is_empty_and_goes_on_counting() -> None:
+    scene = Scene()
+    scene.stable(1)
+    assert scene.leave("m1") is ErrorCode.none
+    assert (scene.group.state, scene.group.generation, scene.saved) == (State.EMPTY, 2, 2)
+    assert scene.join()[0].generation == 3
+
+
+@pytest.mark.parametrize(
+    ("act", "expected"),
+    [
+        (lambda scene: scene.heartbeat("ghost"), ErrorCode.unknown_member_id),
+        (lambda scene: scene.heartbeat("m1", 99), ErrorCode.illegal_generation),
+        (lambda scene: scene.heartbeat("m1", instance_id="i"), ErrorCode.unknown_member_id),
+        (lambda scene: scene.leave("ghost"), ErrorCode.unknown_member_id),
+        (lambda scene: scene.sync("ghost")[0].error, ErrorCode.unknown_member_id),
+        (lambda scene: scene.sync("m1", generation=0)[0].error, ErrorCode.illegal_generation),
+        (lambda scene: scene.sync("m1", protocol="other")[0].error, ErrorCode.inconsistent_group_protocol),
+        (lambda scene: scene.sync("m1", protocol_type="other")[0].error, ErrorCode.inconsistent_group_protocol),
+        (lambda scene: scene.join("ghost")[0].error, ErrorCode.unknown_member_id),
+        (lambda scene: scene.join(protocol_type="connect")[0].error, ErrorCode.inconsistent_group_protocol),
+        (lambda scene: scene.join(protocols=(Protocol("x", b""),))[0].error, ErrorCode.inconsistent_group_protocol),
+        (lambda scene: scene.join(protocols=())[0].error, ErrorCode.inconsistent_group_protocol),
+        (lambda scene: scene.join("m1", instance_id="i")[0].error, ErrorCode.unknown_member_id),
+    ],
+)
+def test_refusals(act: Callable[[Scene], ErrorCode], expected: ErrorCode) -> None:
+    scene = Scene()
+    scene.stable(2)
+    assert act(scene) is expected
+    assert scene.group.state is State.STABLE
+
+
+def test_a_full_group_takes_nobody() -> None:
+    scene = Scene(max_members=1)
+    scene.stable(1)
+    assert scene.join()[0].error is ErrorCode.group_max_size_reached
+
+
+def test_a_follower_that_joins_again_unchanged_hears_the_present_generation() -> None:
+    scene = Scene()
+    scene.stable(2)
+    [again] = scene.join("m2")
+    assert (again.generation, again.members) == (scene.group.generation, ())
+    assert scene.group.state is State.STABLE
+
+
+def test_a_leader_that_joins_again_starts_a_rebalance() -> None:
+    scene = Scene()
+    scene.stable(2)
+    assert not scene.join("m1")
+    assert scene.group.state is State.PREPARING
+
+
+def test_a_sync_that_waits_hears_of_a_rebalance() -> None:
+    scene = Scene()
+    scene.stable(2)
+    scene.join("m1")
+    scene.join("m2")
+    waiting = scene.sync("m2")
+    scene.join("m1", protocols=BOTH)
+    assert waiting[0].error is ErrorCode.rebalance_in_progress
+
+
+def test_the_protocol_is_one_that_all_support() -> None:
+    scene = Scene(initial_delay_ms=10)
+    heard = scene.join(protocols=BOTH)
+    scene.join(protocols=(Protocol("sticky", b"s2"),))
+    scene.after(10)
+    assert heard[0].protocol == "sticky"
+    assert [member.metadata for member in heard[0].members] == [b"s", b"s2"]
+
+
+def test_the_protocol_with_most_votes_wins() -> None:
+    scene = Scene(initial_delay_ms=10)
+    heard = scene.join(protocols=BOTH)
+    scene.join(protocols=tuple(reversed(BOTH)))
+    scene.join(protocols=tuple(reversed(BOTH)))
+    scene.after(10)
+    assert heard[0].protocol == "sticky"
+
+
+class TestStaticMembers:
+    def _stable(self) -> Scene:
+        scene = Scene(initial_delay_ms=10)
+        scene.join(instance_id="a")
+        scene.join(instance_id="b")
+        scene.after(10)
+        scene.sync("m2", instance_id="b")
+        scene.sync("m1", {"m1": b"a", "m2": b"b"}, instance_id="a")
+        assert scene.group.state is State.STABLE
+        return scene
+
+    def test_a_follower_comes_back_without_a_rebalance(self) -> None:
+        scene = self._stable()
+        [again] = scene.join(instance_id="b")
+        assert (again.error, again.generation, again.leader) == (ErrorCode.none, 1, "m1")
+        assert again.member_id not in ("m1", "m2")
+        assert scene.sync(again.member_id, instance_id="b")[0].assignment == b"b"
+        assert scene.heartbeat("m2", instance_id="b") is ErrorCode.fenced_instance_id
+        assert scene.heartbeat("m2") is ErrorCode.unknown_member_id
+
+    def test_a_leader_comes_back_and_skips_the_assignment(self) -> None:
+        scene = self._stable()
+        [again] = scene.join(instance_id="a")
+        assert again.skip_assignment
+        assert again.leader == again.member_id
+        assert len(again.members) == 2
+
+    def test_an_old_client_that_comes_back_as_leader_is_not_told(self) -> None:
+        scene = self._stable()
+        [again] = scene.join(instance_id="a", skips_assignment=False)
+        assert again.leader != again.member_id
+        assert again.members == ()
+        assert scene.sync(again.member_id, instance_id="a")[0].assignment == b"a"
+
+    def test_other_protocols_make_a_rebalance(self) -> None:
+        scene = self._stable()
+        assert not scene.join(instance_id="b", protocols=BOTH)
+        assert scene.group.state is State.PREPARING
+
+    def test_whoever_waits_under_the_old_id_is_fenced(self) -> None:
+        scene = self._stable()
+        waiting = scene.join("m1", instance_id="a")
+        assert not waiting
+        scene.join(instance_id="a")
+        assert waiting[0].error is ErrorCode.fenced_instance_id
+
+    def test_one_that_is_away_keeps_its_place_through_a_rebalance(self) -> None:
+        scene = self._stable()
+        heard = scene.join("m1", instance_id="a", protocols=BOTH, session_timeout_ms=60_000)
+        scene.group.members["m2"].session_timeout_ms = 60_000
+        scene.heartbeat("m2", instance_id="b")
+        scene.after(5_001)
+        assert {member.member_id for member in heard[0].members} == {"m1", "m2"}
+
+    def test_leaving_by_instance_id(self) -> None:
+        scene = self._stable()
+        assert scene.leave("", "nobody") is ErrorCode.unknown_member_id
+        assert scene.leave("m1", "b") is ErrorCode.fenced_instance_id
+        assert scene.leave("", "b") is ErrorCode.none
+        assert "m2" not in scene.group.members
+
+
+class TestCommits:
+    def test_an_empty_group_takes_them_from_anyone(self) -> None:
+        assert Scene().group.commit_error("", None, -1, 0) is ErrorCode.none
+
+    def test_but_not_with_a_generation_it_does_not_have(self) -> None:
+        assert Scene().group.commit_error("m1", None, 3, 0) is ErrorCode.unknown_member_id
+
+    def test_members_commit_in_their_generation(self) -> None:
+        scene = Scene()
+        scene.stable(2)
+        group = scene.group
+        assert group.commit_error("m1", None, group.generation, 0) is ErrorCode.none
+        assert group.commit_error("m1", None, group.generation - 1, 0) is ErrorCode.illegal_generation
+        assert group.commit_error("", None, -1, 0) is ErrorCode.unknown_member_id
+        scene.join("m1", protocols=BOTH)
+        assert group.commit_error("m2", None, group.generation, 0) is ErrorCode.none
+        scene.join("m2")
+        assert group.state is State.COMPLETING
+        assert group.commit_error("m2", None, group.generation, 0) is ErrorCode.rebalance_in_progress
+
+
+def test_everyone_who_waits_hears_that_the_coordinator_is_gone() -> None:
+    scene = Scene()
+    scene.stable(2)
+    joining = scene.join("m1")
+    scene.group.dismiss_all(ErrorCode.not_coordinator)
+    assert joining[0].error is ErrorCode.not_coordinator
+
+
+class Crowd(RuleBasedStateMachine):
+    """Members that come, go, die and come back, in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scene = Scene(initial_delay_ms=20)
+        self.answers: list[list[Any]] = []
+        self.generations: list[int] = []
+
+    def _heard(self, answer: list[Any]) -> None:
+        self.answers.append(answer)
+
+    def _some(self, number: int) -> str:
+        ids = [*self.scene.group.members, *self.scene.group.pending, "ghost"]
+        return ids[number % len(ids)]
+
+    @rule(instance=st.sampled_from([None, None, "a", "b"]), id_required=st.booleans(), both=st.booleans())
+    def arrive(self, instance: str | None, id_required: bool, both: bool) -> None:
+        self._heard(self.scene.join(instance_id=instance, id_required=id_required, protocols=BOTH if both else RANGE))
+
+    @rule(number=st.integers(0, 20), both=st.booleans())
+    def join_again(self, number: int, both: bool) -> None:
+        member_id = self._some(number)
+        member = self.scene.group.members.get(member_id)
+        instance = member.instance_id if member else None
+        self._heard(self.scene.join(member_id, instance_id=instance, protocols=BOTH if both else RANGE))
+
+    @rule(number=st.integers(0, 20))
+    def sync(self, number: int) -> None:
+        assignments = {member_id: member_id.encode() for member_id in self.scene.group.members}
+        self._heard(self.scene.sync(self._some(number), assignments))
+
+    @rule(number=st.integers(0, 20))
+    def beat(self, number: int) -> None:
+        self.scene.heartbeat(self._some(number))
+
+    @rule(number=st.integers(0, 20))
+    def leave(self, number: int) -> None:
+        self.scene.leave(self._some(number))
+
+    @rule(ms=st.sampled_from([1, 20, 400, 1_100, 5_100]))
+    def wait(self, ms: int) -> None:
+        self.scene.after(ms)
+
+    @precondition(lambda self: self.scene.group.members)
+    @rule()
+    def all_die(self) -> None:
+        for _ in range(12):
+            self.scene.after(1_100)
+        assert self.scene.group.state is State.EMPTY
+        assert not self.scene.group.members
+
+    @invariant()
+    def holds(self) -> None:
+        group = self.scene.group
+        self.generations.append(group.generation)
+        assert self.generations == sorted(self.generations)
+        assert group.generation == self.scene.saved
+        assert (group.leader in group.members) == bool(group.members)
+        assert all(len(answer) <= 1 for answer in self.answers)
+        if group.state is State.EMPTY:
+            assert not group.members
+        if group.state is not State.PREPARING:
+            assert not any(member.joining for member in group.members.values())
+        if group.state is not State.COMPLETING:
+            assert not any(member.syncing for member in group.members.values())
+        assert set(group.static.values()) <= set(group.members)
+        if group.members or group.pending:
+            assert group.next_deadline_ms() < float("inf")
+
+    def teardown(self) -> None:
+        """Whoever asked is answered in the end."""
+        for _ in range(20):
+            self.scene.after(2_000)
+        assert all(len(answer) == 1 for answer in self.answers)
+
+
+TestCrowd = Crowd.TestCase
+TestCrowd.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
