@@ -16,7 +16,7 @@ MACHINE = re.compile(
     r"|\b(repo1?\.maven|repo\.maven|pypi\.org|files\.pythonhosted|registry\.npmjs|proxy\.golang|crates\.io)\b"
 )
 DETERMINISTIC = ("stream", "frontier", "metadata", "catalog")
-BACKENDS = {"metadata/sqlite.py", "metadata/sqlite_worker.py"}
+BACKENDS = {"catalog/threads.py", "metadata/sqlite.py", "metadata/sqlite_worker.py"}
 BANNED_CALLS = {
     "time.time",
     "time.time_ns",

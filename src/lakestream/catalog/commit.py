@@ -4,10 +4,8 @@ A commit is one attempt on the metadata that was loaded. PyIceberg and file acce
 they run on threads that this object owns; the store is asked from the event loop.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
@@ -21,6 +19,7 @@ from lakestream.catalog.expiry import expired_files
 from lakestream.catalog.files import MetadataFiles, version_of
 from lakestream.catalog.index import ManifestIndex
 from lakestream.catalog.rules import check_change
+from lakestream.catalog.threads import Threads
 from lakestream.errors import Conflict, ObjectMissing, RequestError, StorageError, Unavailable
 from lakestream.metadata.pointers import Pointer, PointerRow, Pointers
 from lakestream.metadata.store import Store
@@ -29,7 +28,6 @@ from lakestream.runtime import Runtime
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_THREADS: Final = 4
 _LOAD_ATTEMPTS: Final = 5
 
 
@@ -69,14 +67,14 @@ class Commits:
         self.files: Final = MetadataFiles(io_properties)
         self.index: Final = ManifestIndex(self.files.io)
         self.runtime: Final = runtime
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="catalog")
+        self._threads = Threads()
 
     async def run(self, work: Callable[[], T]) -> T:
         """Runs blocking work on this room's threads."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        return await self._threads.run(work)
 
     def close(self) -> None:
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        self._threads.close()
 
     async def load(self, table_id: UUID) -> Current | None:
         """None: there is no such table."""

@@ -3,8 +3,6 @@
 import logging
 import os
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import urlparse
@@ -17,6 +15,7 @@ from pyiceberg.serializers import FromInputFile, ToOutputFile
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 
+from lakestream.catalog.threads import Cache
 from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
 
 _log = logging.getLogger(__name__)
@@ -38,15 +37,13 @@ class MetadataFiles:
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.io: Final = PyArrowFileIO(dict(properties))
-        self._cache: OrderedDict[str, TableMetadata] = OrderedDict()
-        self._lock = threading.Lock()
+        self._cache: Cache[TableMetadata] = Cache(_CACHED_METADATA)
 
     def read(self, location: str) -> TableMetadata:
         """The caller must not change what it gets."""
-        with self._lock:
-            if location in self._cache:
-                self._cache.move_to_end(location)
-                return self._cache[location]
+        known = self._cache.get(location)
+        if known is not None:
+            return known
         try:
             metadata = FromInputFile.table_metadata(self.io.new_input(location))
         except FileNotFoundError as error:
@@ -55,7 +52,7 @@ class MetadataFiles:
             raise Unavailable(f"table metadata {location} cannot be read now: {error}") from error
         except (ValidationError, IcebergValidationError, ValueError) as error:
             raise CorruptObject(f"table metadata {location} does not parse: {error}") from error
-        self._remember(location, metadata)
+        self._cache.put(location, metadata)
         return metadata
 
     def write(self, metadata: TableMetadata, version: int, unique: UUID) -> str:
@@ -67,7 +64,7 @@ class MetadataFiles:
             self.sync([location], new_folders=version == 0)
         except OSError as error:
             raise Unavailable(f"table metadata {location} cannot be written now: {error}") from error
-        self._remember(location, metadata)
+        self._cache.put(location, metadata)
         return location
 
     def sync(self, locations: Iterable[str], *, new_folders: bool = False) -> None:
@@ -86,20 +83,13 @@ class MetadataFiles:
     def delete(self, locations: Iterable[str]) -> None:
         """Deletes what is there; a failure leaves an orphan behind and is only logged."""
         for location in locations:
-            with self._lock:
-                self._cache.pop(location, None)
+            self._cache.discard(location)
             try:
                 self.io.delete(location)
             except FileNotFoundError:
                 continue
             except OSError as error:
                 _log.warning("%s could not be deleted and stays as an orphan: %s", location, error)
-
-    def _remember(self, location: str, metadata: TableMetadata) -> None:
-        with self._lock:
-            self._cache[location] = metadata
-            while len(self._cache) > _CACHED_METADATA:
-                self._cache.popitem(last=False)
 
 
 def _local_path(location: str) -> str | None:

@@ -4,8 +4,6 @@ Blocking: called on the catalog's own threads only.
 """
 
 import struct
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -14,6 +12,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntry, ManifestFile, read_manifest_list
 
+from lakestream.catalog.threads import Cache
 from lakestream.errors import CorruptObject, ObjectMissing, StorageError, Unavailable
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.table.schema import RAW_SCHEMA
@@ -59,47 +58,30 @@ def read_entries(io: FileIO, manifest: ManifestFile, *, live: bool = True) -> li
 
 
 class ManifestIndex:
-    """Bounded by entries; the least recently used manifests go first."""
+    """Bounded by entries."""
 
     def __init__(self, io: FileIO, *, max_entries: int = _CACHED_ENTRIES) -> None:
         self._io = io
-        self._max_entries = max_entries
-        self._entries = 0
-        self._manifests: OrderedDict[str, Manifest] = OrderedDict()
-        self._lists: OrderedDict[str, tuple[ManifestFile, ...]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._manifests: Cache[Manifest] = Cache(max_entries, _weight)
+        self._lists: Cache[tuple[ManifestFile, ...]] = Cache(_CACHED_LISTS)
         self.reads = 0
         """How many manifests were read so far."""
 
     def manifests(self, manifest_list: str) -> tuple[ManifestFile, ...]:
         """The manifests of a snapshot. Shared: never change them."""
-        with self._lock:
-            if manifest_list in self._lists:
-                self._lists.move_to_end(manifest_list)
-                return self._lists[manifest_list]
-        found = tuple(read_manifests(self._io, manifest_list))
-        with self._lock:
-            self._lists[manifest_list] = found
-            while len(self._lists) > _CACHED_LISTS:
-                self._lists.popitem(last=False)
-        return found
+        known = self._lists.get(manifest_list)
+        if known is None:
+            known = tuple(read_manifests(self._io, manifest_list))
+            self._lists.put(manifest_list, known)
+        return known
 
     def get(self, manifest: ManifestFile) -> Manifest:
-        path = manifest.manifest_path
-        with self._lock:
-            if path in self._manifests:
-                self._manifests.move_to_end(path)
-                return self._manifests[path]
+        known = self._manifests.get(manifest.manifest_path)
+        if known is None:
             self.reads += 1
-        found = _manifest(path, read_entries(self._io, manifest))
-        with self._lock:
-            if path not in self._manifests:
-                self._manifests[path] = found
-                self._entries += _weight(found)
-            while self._entries > self._max_entries and len(self._manifests) > 1:
-                _, dropped = self._manifests.popitem(last=False)
-                self._entries -= _weight(dropped)
-        return found
+            known = _manifest(manifest.manifest_path, read_entries(self._io, manifest))
+            self._manifests.put(manifest.manifest_path, known)
+        return known
 
 
 def _weight(manifest: Manifest) -> int:

@@ -15,6 +15,7 @@ from lakestream.catalog.commit import Change, Commits, Current
 from lakestream.catalog.engines import EngineTables
 from lakestream.catalog.files import version_of
 from lakestream.catalog.port import View
+from lakestream.catalog.reach import Reach, read_reach
 from lakestream.catalog.rules import check_commit
 from lakestream.catalog.snapshot import Plan, SnapshotBuilder
 from lakestream.errors import Conflict, ObjectMissing, StorageError, UnknownStream
@@ -109,20 +110,33 @@ class PyIcebergTables:
             )
             return Change(requirements, (*updates, SetPropertiesUpdate(updates={FRONTIER_PROPERTY: text})))
 
-        return await self._view(view.topic_id, await self.commits.commit(current, prepare))
+        done = await self.commits.commit(current, prepare)
+        return await self._remember(view.topic_id, view.table, done)
 
     async def detach(self, topic_id: UUID) -> str | None:
         self._views.pop(topic_id, None)
         return await detach(self.commits.pointers, topic_id)
 
+    async def reach(self, topic_id: UUID) -> Reach:
+        """What the table names now, in any retained snapshot: a file it does not name is not in use by it.
+        Raises `UnknownStream`, `StorageError`, `Unavailable`."""
+        current = await self.commits.load(topic_id)
+        if current is None:
+            raise UnknownStream(f"topic {topic_id} has no table")
+        return await self.commits.run(lambda: read_reach(self.commits.index, current.metadata, current.location))
+
     async def _view(self, topic_id: UUID, current: Current | None) -> View:
         name = None if current is None else await self.commits.pointers.name_of(topic_id)
         if current is None or name is None or not current.row.pointer.bound:
+            self._views.pop(topic_id, None)
             raise UnknownStream(f"no table is bound to topic {topic_id}")
         known = self._views.get(topic_id)
         if known is not None and (known.metadata_location, known.table) == (current.location, str(name)):
             return known
-        view = await self.commits.run(lambda: self._read_view(topic_id, str(name), current))
+        return await self._remember(topic_id, str(name), current)
+
+    async def _remember(self, topic_id: UUID, table: str, current: Current) -> View:
+        view = await self.commits.run(lambda: self._read_view(topic_id, table, current))
         self._views[topic_id] = view
         return view
 
