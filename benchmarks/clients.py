@@ -20,7 +20,7 @@ def produce(server: Server, topic: str, partitions: int, record_count: int, size
             "batch.size": 1_000_000,
             "queue.buffering.max.kbytes": 262_144,
             "queue.buffering.max.messages": 1_000_000,
-            "log_level": 3,
+            "log_level": 0,
         }
     )
     producer.list_topics(topic, timeout=30)
@@ -67,7 +67,7 @@ def consume(server: Server, topic: str, partitions: int, record_count: int) -> f
             "max.partition.fetch.bytes": 8_000_000,
             "queued.max.messages.kbytes": 262_144,
             "fetch.wait.max.ms": 100,
-            "log_level": 3,
+            "log_level": 0,
         }
     )
     try:

@@ -1,4 +1,7 @@
-"""A producer at full speed against a store that has become slow: how far does the broker's memory grow?"""
+"""Producers at full speed against a store that has become slow: how far does the broker's memory grow?
+
+What a broker may hold is its budget for requests in work and its tail cache; the rest is the program itself.
+"""
 
 import threading
 import time
@@ -6,6 +9,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
+from benchmarks.clients import produce
 from benchmarks.result import QUICK, Result, stays_under
 from benchmarks.servers import Server, lakestream
 from benchmarks.slow_store import slow_store
@@ -25,20 +29,26 @@ def run() -> list[Result]:
     with slow_store() as (store, environment), lakestream(environment | limits) as server:
         server.create_topic("slow", PARTITIONS)
         peak = _Peak(server)
+        produce(server, "slow", PARTITIONS, 1000, 1000)
+        rest_bytes = server.rss_bytes()
         stop = threading.Event()
         load = [threading.Thread(target=_produce, args=(server, stop)) for _ in range(3)]
         for thread in load:
             thread.start()
-        time.sleep(1.0)
-        before_bytes = server.rss_bytes()
+        peak.watch(1.0)
+        taken = store.put_bytes
         store.delay_s = DELAY_S
         peak.watch(SECONDS)
+        taken = store.put_bytes - taken
         store.delay_s = 0.0
         stop.set()
         for thread in load:
             thread.join()
-    grown_mib = max(0, peak.bytes - before_bytes) / 2**20
-    return [stays_under("broker memory growth, slow store", grown_mib, "MiB", at_most=BUDGET_BYTES / 2**20)]
+    if taken < BUDGET_BYTES / 4:
+        raise RuntimeError(f"the load did not last: {taken} bytes reached the slow store")
+    grown_mib = (peak.bytes - rest_bytes) / 2**20
+    allowed_mib = (BUDGET_BYTES + TAIL_CACHE_BYTES) / 2**20
+    return [stays_under("memory above rest, slow store", grown_mib, "MiB", at_most=allowed_mib)]
 
 
 class _Peak:

@@ -44,7 +44,7 @@ def run() -> list[Result]:
             peer_rate, peer_per_cpu = _medians(measured[peer.name])
             label, scale = f"produce {size_bytes} B", size_bytes / 1e6
             results.append(versus(f"{label}, throughput", our_rate * scale, peer_rate * scale, "MB/s", at_least=0.9))
-            results.append(versus(f"{label}, per broker CPU", our_per_cpu, peer_per_cpu, "records/CPU s", at_least=1.5))
+            results.append(versus(f"{label}, CPU", our_per_cpu, peer_per_cpu, "records/CPU s", at_least=1.5))
     return results
 
 

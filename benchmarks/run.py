@@ -16,7 +16,7 @@ RESULTS = Path(__file__).parent / "results.json"
 
 
 def main() -> int:
-    console = Console()
+    console = Console(width=110)
     wanted = sys.argv[1:] or PARTS
     results: list[Result] = []
     started = time.monotonic()
@@ -35,7 +35,7 @@ def main() -> int:
 def _table(results: list[Result]) -> Table:
     table = Table(title="quick run: not to quote" if QUICK else None)
     for column in ("name", "ours", "peer", "unit", "ratio", "target", "met"):
-        table.add_column(column, justify="left" if column in ("name", "unit", "met") else "right")
+        table.add_column(column, justify="left" if column in ("name", "unit", "met") else "right", no_wrap=True)
     for result in results:
         peer = "" if result["peer"] is None else f"{result['peer']:,}"
         met = "[green]yes[/]" if result["met"] else "[red]no[/]"

@@ -42,7 +42,8 @@ class Server:
         admin.create_topics([NewTopic(name, partitions, 1)], operation_timeout=30)[name].result(60)
 
     def delete_topic(self, name: str) -> None:
-        AdminClient({"bootstrap.servers": self.bootstrap}).delete_topics([name], operation_timeout=30)[name].result(60)
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.delete_topics([name], operation_timeout=30)[name].result(60)
 
 
 def free_port() -> int:
