@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.stores import apply, contents, put
@@ -221,5 +222,47 @@ def test_own_commits_do_not_make_watchers_look_again(path: Path) -> None:
             await asyncio.sleep(0.02)
         assert reads == []
         assert not await watching
+
+    run(path, check)
+
+
+class LosesAnswers:
+    """A connection whose commits happen and whose answers are lost."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def execute(self, statement: str, *arguments: Any) -> sqlite3.Cursor:
+        cursor = self._connection.execute(statement, *arguments)
+        if statement == "COMMIT":
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+            raise error
+        return cursor
+
+
+def test_a_commit_without_an_answer_is_unknown(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check(store: SqliteStore) -> None:
+        with monkeypatch.context() as broken:
+            broken.setattr(store, "_write_connection", LosesAnswers(store._write_connection))
+            with pytest.raises(Unavailable, match=r"the outcome is unknown: disk I/O error"):
+                await store.transact([put(a=b"1")])
+        assert await contents(store) == {"a": b"1"}
+        await apply(store, put(a=b"2"))
+
+    run(path, check)
+
+
+def test_a_wrong_call_fails_alone_in_time_and_the_store_goes_on(path: Path) -> None:
+    async def check(store: SqliteStore) -> None:
+        with pytest.raises(UnicodeEncodeError):
+            await store.transact([put("\ud800", a=b"1")])
+        with pytest.raises(UnicodeEncodeError):
+            await store.get([Address("\ud800", "a")])
+        await apply(store, put(a=b"2"))
+        assert await contents(store) == {"a": b"2"}
 
     run(path, check)

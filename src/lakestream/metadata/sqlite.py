@@ -12,17 +12,15 @@ Leases expire by the machine's wall clock, read inside the transaction.
 import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from lakestream.errors import LakestreamError, Unavailable
 from lakestream.metadata import sqlite_rows as rows
 from lakestream.metadata.sqlite_batch import Batch, ShardChanges
 from lakestream.metadata.sqlite_worker import Lane, connect, decided_errors, transaction
 from lakestream.metadata.store import ABSENT, Address, Entry, Lease, Outcome, Transaction
-
-POLL_INTERVAL_S: Final = 0.012
 
 
 async def open_sqlite(path: str) -> "SqliteStore":
@@ -57,11 +55,6 @@ class _Query:
     run: Callable[[sqlite3.Connection], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Poll:
-    """Only looks whether another process has written."""
-
-
 class _Waiter:
     __slots__ = ("changed", "seen")
 
@@ -81,12 +74,11 @@ class SqliteStore:
         self._path = path
         self._write_connection = writer
         self._read_connection = reader
-        self._writer: Lane[_Write | _Poll] = Lane("metadata-writer", self._write)
+        self._writer: Lane[_Write] = Lane("metadata-writer", self._write, self._detect_others)
         self._reader: Lane[_Get | _Query] = Lane("metadata-reader", self._read)
         self._loop = asyncio.get_running_loop()
         self._waiters: dict[str, dict[str, dict[_Waiter, None]]] = {}
         self._rechecks: set[asyncio.Task[None]] = set()
-        self._poll_timer: asyncio.TimerHandle | None = None
         self._data_version = 0
         """Of the writer's connection, used in its thread only."""
 
@@ -135,8 +127,6 @@ class SqliteStore:
         return leases
 
     async def close(self) -> None:
-        if self._poll_timer is not None:
-            self._poll_timer.cancel()
         for waiter in self._all_waiters():
             if not waiter.changed.done():
                 waiter.changed.set_exception(Unavailable("the metadata store was closed"))
@@ -154,22 +144,17 @@ class SqliteStore:
                 for job in jobs
             ]
 
-    def _write(self, jobs: list[_Write | _Poll]) -> list[Any]:
+    def _write(self, jobs: list[_Write]) -> list[Any]:
         """In the writer's thread: one group commit."""
         connection = self._write_connection
-        writes = [job for job in jobs if isinstance(job, _Write)]
-        results: list[Any] = []
         with decided_errors(self._path):
-            if writes:
-                with transaction(connection):
-                    batch = Batch(connection, (a for job in writes for a in job.addresses))
-                    results = [job.run(batch) for job in writes]
-                    batch.flush()
-                self._report(batch.changes)
-            if self._waiters:
-                self._detect_others(connection)
-        answers = iter(results)
-        return [next(answers) if isinstance(job, _Write) else None for job in jobs]
+            with transaction(connection):
+                batch = Batch(connection, (a for job in jobs for a in job.addresses))
+                results = [job.run(batch) for job in jobs]
+                batch.flush()
+        self._report(batch.changes)
+        self._detect_others()
+        return results
 
     def _report(self, changes: dict[str, ShardChanges]) -> None:
         """After the commit, in the writer's thread: whoever registers later finds the change by looking."""
@@ -177,11 +162,14 @@ class SqliteStore:
         if watched:
             self._loop.call_soon_threadsafe(self._notify, watched)
 
-    def _detect_others(self, connection: sqlite3.Connection) -> None:
-        version = rows.data_version(connection)
-        if version != self._data_version:
-            self._data_version = version
-            self._loop.call_soon_threadsafe(self._recheck, None)
+    def _detect_others(self) -> None:
+        """In the writer's thread: have other processes written? Errors show when somebody reads or writes."""
+        if self._waiters:
+            with suppress(sqlite3.Error):
+                version = rows.data_version(self._write_connection)
+                if version != self._data_version:
+                    self._data_version = version
+                    self._loop.call_soon_threadsafe(self._recheck, None)
 
     def _notify(self, changes: dict[str, ShardChanges]) -> None:
         doubtful: dict[_Waiter, None] = {}
@@ -219,19 +207,10 @@ class SqliteStore:
             if any(versions[address] != version for address, version in waiter.seen.items()):
                 waiter.wake()
 
-    def _poll(self) -> None:
-        self._poll_timer = None
-        if not self._waiters:
-            return
-        if not self._writer.busy:  # else its batch will look anyway
-            self._writer.submit(_Poll()).add_done_callback(asyncio.Future.exception)
-        self._poll_timer = self._loop.call_later(POLL_INTERVAL_S, self._poll)
-
     def _register(self, waiter: _Waiter) -> None:
         for shard, key in waiter.seen:
             self._waiters.setdefault(shard, {}).setdefault(key, {})[waiter] = None
-        if self._poll_timer is None:
-            self._poll_timer = self._loop.call_later(POLL_INTERVAL_S, self._poll)
+        self._writer.poll(bool(self._waiters))
 
     def _unregister(self, waiter: _Waiter) -> None:
         for shard, key in waiter.seen:
@@ -241,6 +220,7 @@ class SqliteStore:
                 del keys[key]
                 if not keys:
                     del self._waiters[shard]
+        self._writer.poll(bool(self._waiters))
 
     def _all_waiters(self) -> list[_Waiter]:
         return list(dict.fromkeys(w for keys in self._waiters.values() for waiters in keys.values() for w in waiters))

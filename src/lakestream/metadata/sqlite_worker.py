@@ -4,8 +4,9 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any, Final, Generic, TypeVar
 
 from lakestream.errors import CorruptObject, Unavailable
@@ -17,6 +18,7 @@ J = TypeVar("J")
 LOCK_TIMEOUT_S: Final = 10.0
 LOCK_RETRY_S: Final = 0.0005
 CACHE_KIB: Final = 16 * 1024
+POLL_INTERVAL_S: Final = 0.015
 
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -93,65 +95,85 @@ def _code(error: sqlite3.Error) -> int | None:
 class Lane(Generic[J]):
     """One thread. Jobs that arrive while it works are given to it together, in order.
 
-    `work` runs on the thread and returns a result for each job; if it raises, every job of the batch fails so.
+    `work` runs on the thread and returns a result for each job; if it raises, every job of the batch
+    fails so. While `polling` is set, `idle` is called whenever the thread had nothing to do for a while.
     """
 
-    def __init__(self, name: str, work: Callable[[list[J]], list[Any]]) -> None:
+    def __init__(self, name: str, work: Callable[[list[J]], list[Any]], idle: Callable[[], None] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._work = work
-        self._queue: list[tuple[J, asyncio.Future[Any]]] = []
-        self._busy = False
-        self._drained: asyncio.Future[None] | None = None
-
-    @property
-    def busy(self) -> bool:
-        return self._busy
+        self._idle = idle
+        self._polling = False
+        self._queue: SimpleQueue[list[tuple[J, asyncio.Future[Any]]] | None] = SimpleQueue()
+        self._arrived: list[tuple[J, asyncio.Future[Any]]] = []
+        self._closing = False
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
 
     def submit(self, job: J) -> asyncio.Future[Any]:
-        if self._drained is not None:
+        if self._closing:
             raise Unavailable("the metadata store is closed")
         future = self._loop.create_future()
-        self._queue.append((job, future))
-        if not self._busy:
+        if not self._arrived:
             # Not at once: whatever else this turn of the loop brings goes along.
-            self._busy = True
-            self._loop.call_soon(self._start)
+            self._loop.call_soon(self._hand_over)
+        self._arrived.append((job, future))
         return future
 
-    async def run(self, work: Callable[[], T]) -> T:
-        """Runs something else on the thread."""
-        return await self._loop.run_in_executor(self._pool, work)
+    def poll(self, wanted: bool) -> None:
+        if wanted and not self._polling:
+            self._queue.put([])  # the thread may be waiting without end
+        self._polling = wanted
 
     async def close(self, last: Callable[[], None]) -> None:
-        """Refuses new jobs, finishes what is queued, runs `last` and ends the thread. Again: no effect."""
-        if self._drained is not None:
+        """Refuses new jobs, finishes what is queued, ends the thread and runs `last`. Again: no effect."""
+        if self._closing:
             return
-        self._drained = self._loop.create_future()
-        if not self._busy:
-            self._drained.set_result(None)
-        await self._drained
-        await self.run(last)
-        self._pool.shutdown()
+        self._closing = True
+        self._hand_over()
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(last)
 
-    def _start(self) -> None:
-        batch, self._queue = self._queue, []
-        done = self._pool.submit(self._work, [job for job, _ in batch])
-        done.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._finish, batch, done))
+    def _hand_over(self) -> None:
+        if self._arrived:
+            batch, self._arrived = self._arrived, []
+            self._queue.put(batch)
 
-    def _finish(self, batch: list[tuple[J, asyncio.Future[Any]]], done: Future[list[Any]]) -> None:
-        if self._queue:
-            self._start()
-        else:
-            self._busy = False
-            if self._drained is not None:
-                self._drained.set_result(None)
-        error = done.exception()
-        results = [None] * len(batch) if error is not None else done.result()
-        for (_, future), result in zip(batch, results, strict=True):
+    def _run(self) -> None:
+        """The thread."""
+        while (batch := self._next()) is not None:
+            if not batch:
+                if self._idle is not None:
+                    self._idle()
+                continue
+            results: list[Any] = []
+            failure: Exception | None = None
+            try:
+                results = self._work([job for job, _ in batch])
+            except Exception as error:  # whatever it is, it belongs to the callers: the thread must go on
+                failure = error
+            self._loop.call_soon_threadsafe(self._answer, batch, results, failure)
+
+    def _next(self) -> list[tuple[J, asyncio.Future[Any]]] | None:
+        """Everything that is queued; empty after a while without anything; None at the end."""
+        try:
+            batch = self._queue.get(timeout=POLL_INTERVAL_S if self._polling else None)
+        except Empty:
+            return []
+        while batch is not None and not self._queue.empty():
+            more = self._queue.get()
+            if more is None:
+                self._queue.put(None)
+                break
+            batch += more
+        return batch
+
+    def _answer(self, batch: list[tuple[J, asyncio.Future[Any]]], results: list[Any], error: Exception | None) -> None:
+        for index, (_, future) in enumerate(batch):
             if future.done():  # the caller was cancelled
                 continue
             if error is not None:
                 future.set_exception(error)
             else:
-                future.set_result(result)
+                future.set_result(results[index])
