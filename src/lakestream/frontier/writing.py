@@ -1,0 +1,202 @@
+"""A tile into Parquet files: read, check, decode, write, upload. Runs in this process or in a Spark worker.
+
+Memory is bounded by the tile, which is read whole, plus one row group and the file under way.
+"""
+
+import asyncio
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+from uuid import UUID
+
+from lakestream import objects, records
+from lakestream.errors import CorruptObject, CorruptRecords, LakestreamError, RetryableError
+from lakestream.frontier.reading import Bytes, extent_bytes, read_tile
+from lakestream.frontier.tile import Slice, Tile, TileOutcome, slice_bytes
+from lakestream.metadata.head import Extent
+from lakestream.model import WrittenFile
+from lakestream.objects import Buffer, ObjectStore
+from lakestream.records import Arena, Columns, Run, decode, walk
+from lakestream.runtime import Runtime
+from lakestream.table import StreamFileWriter
+from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC, UNPARTITIONED
+
+
+def write_tile(tile: Tile, file_id: UUID) -> list[WrittenFile]:
+    """Blocking, for workers. Opens the stores by their URLs. `file_id` makes the names of this attempt unique."""
+    return asyncio.run(write_files(tile, _open(tile.bucket), file_id))
+
+
+def attempt_tile(tile: Tile, file_id: UUID) -> TileOutcome:
+    """As `write_tile`, with what goes wrong in the outcome: one bad tile does not fail its neighbours."""
+    try:
+        return TileOutcome(tuple(write_tile(tile, file_id)))
+    except LakestreamError as error:
+        return failed(error)
+
+
+def failed(error: LakestreamError) -> TileOutcome:
+    return TileOutcome(error=f"{type(error).__name__}: {error}", retryable=isinstance(error, RetryableError))
+
+
+class LocalTiles:
+    """A `TileRunner` in this process and on this event loop, one tile after the other."""
+
+    parallelism: Final = 1
+
+    def __init__(self, store: ObjectStore, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+
+    async def run(self, tiles: Sequence[Tile]) -> list[TileOutcome]:
+        outcomes = []
+        for tile in tiles:
+            try:
+                outcomes.append(TileOutcome(tuple(await write_files(tile, self._store, self._runtime.new_id()))))
+            except LakestreamError as error:
+                outcomes.append(failed(error))
+        return outcomes
+
+
+async def write_files(tile: Tile, store: ObjectStore, file_id: UUID) -> list[WrittenFile]:
+    """`store` is the tile's bucket. The files of a tile that fails half-way stay behind as orphans."""
+    held = await read_tile(tile, store)
+    table, prefix = _place(tile, store)
+    written = []
+    with _borrowed_arena() as arena:
+        for finished in _files(tile, held, file_id, arena):
+            await table.put(prefix + finished.key, [finished.data])
+            written.append(finished.about)
+    return written
+
+
+def warm_up() -> None:
+    """Loads the compiled kernels, so that processes forked from this one have them."""
+    records.warm_up()
+
+
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    """A file's bytes, its key below the table's location, and what the table is told of it."""
+
+    key: str
+    data: Buffer
+    about: WrittenFile
+
+
+class _OpenFile:
+    """A Parquet file under way; its name says where its range starts."""
+
+    def __init__(self, partition: int, start: int, spec_id: int) -> None:
+        self._partition = partition
+        self._start = start
+        self._spec_id = spec_id
+        self._sink = io.BytesIO()
+        self._writer = StreamFileWriter(self._sink)
+
+    def write(self, columns: Columns) -> None:
+        self._writer.write(columns)
+
+    def finish(self, location: str, file_id: UUID) -> _Finished:
+        stats = self._writer.close()
+        key = f"data/{self._partition:05d}-{self._start:020d}-{file_id}.parquet"
+        about = WrittenFile(
+            path=f"{location}/{key}",
+            spec_id=self._spec_id,
+            size_bytes=stats.size_bytes,
+            record_count=stats.record_count,
+            partition_min=stats.partition_min,
+            partition_max=stats.partition_max,
+            offset_min=stats.offset_min,
+            offset_max=stats.offset_max,
+            timestamp_max_ms=stats.timestamp_max_ms,
+        )
+        return _Finished(key, self._sink.getbuffer(), about)
+
+
+def _files(tile: Tile, held: Bytes, file_id: UUID, arena: Arena) -> Iterator[_Finished]:
+    """Slices that are big enough get files of their own, one per offset window; the small ones share one file."""
+    small = [part for part in tile.slices if slice_bytes(part) < tile.own_file_bytes]
+    if small:
+        file: _OpenFile | None = None
+        for columns in _decode(tile, small, held, arena):
+            file = file or _OpenFile(small[0].partition, small[0].start, UNPARTITIONED.spec_id)
+            file.write(columns)
+        if file is not None:
+            yield file.finish(tile.location, file_id)
+    for part in tile.slices:
+        if slice_bytes(part) >= tile.own_file_bytes:
+            yield from _windows(tile, part, held, file_id, arena)
+
+
+def _windows(tile: Tile, part: Slice, held: Bytes, file_id: UUID, arena: Arena) -> Iterator[_Finished]:
+    file: _OpenFile | None = None
+    current = -1
+    for columns in _decode(tile, [part], held, arena):
+        for _, window, rows in columns.split(OFFSET_WINDOW):
+            if file is not None and window != current:
+                yield file.finish(tile.location, file_id)
+                file = None
+            current = window
+            file = file or _OpenFile(part.partition, max(part.start, window), STREAM_SPEC.spec_id)
+            file.write(rows)
+    if file is not None:
+        yield file.finish(tile.location, file_id)
+
+
+def _decode(tile: Tile, parts: Sequence[Slice], held: Bytes, arena: Arena) -> Iterator[Columns]:
+    """The records of the slices in (partition, offset) order, nothing below a slice's start."""
+    try:
+        yield from decode((_run(tile, part, extent, held) for part in parts for extent in part.extents), arena)
+    except CorruptRecords as error:
+        raise CorruptObject(
+            f"topic {tile.topic} ({tile.topic_id}): batches in the WAL do not decode, although their checksum holds: "
+            f"{error}"
+        ) from error
+
+
+def _run(tile: Tile, part: Slice, extent: Extent, held: Bytes) -> Run:
+    """The extent's batches from the slice's start on. They must give exactly the offsets that the extent claims:
+    one more or less would put a record into the table twice or never."""
+    data = extent_bytes(tile, part, extent, held)
+    first, position, offset = extent.base_offset, 0, extent.base_offset
+    for batch in walk(data):
+        if offset == part.start:
+            first, position = offset, batch.position
+        offset += batch.last_offset_delta + 1
+    if offset != extent.end_offset or first < part.start:
+        raise CorruptObject(
+            f"object {extent.object_key} at {extent.position}: the batches of topic {tile.topic}, partition "
+            f"{part.partition} are the offsets {extent.base_offset} to {offset}, not to {extent.end_offset}"
+            + (f" with a batch that starts at {part.start}" if first < part.start else "")
+        )
+    return Run(part.partition, first, data[position:])
+
+
+def _place(tile: Tile, store: ObjectStore) -> tuple[ObjectStore, str]:
+    """The store that the table lies in, and the prefix of its keys there."""
+    if tile.location.startswith(store.url + "/"):
+        return store, tile.location.removeprefix(store.url + "/") + "/"
+    return _open(tile.location), ""
+
+
+@lru_cache(maxsize=8)
+def _open(url: str) -> ObjectStore:
+    """A worker process serves many tiles: its connections are worth keeping."""
+    return objects.open(url)
+
+
+_arenas: list[Arena] = []
+"""Not in use now. Their memory is warm; two tiles that are written side by side never share one."""
+
+
+@contextmanager
+def _borrowed_arena() -> Iterator[Arena]:
+    arena = _arenas.pop() if _arenas else Arena()
+    try:
+        yield arena
+    finally:
+        _arenas.append(arena)
