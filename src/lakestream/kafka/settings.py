@@ -5,7 +5,7 @@ import msgspec
 MIB = 1024 * 1024
 
 
-class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
+class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Consumer groups, classic protocol."""
 
     initial_rebalance_delay_ms: int = 250
@@ -21,7 +21,7 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A group without members gives its lease back after this time."""
 
 
-class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
+class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_frame_bytes: int = 100 * MIB
     """A request that says it is larger closes its connection."""
     max_in_flight: int = 256
