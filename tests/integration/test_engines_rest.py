@@ -1,6 +1,7 @@
 """Real engines on real tables through the REST door."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -118,9 +119,10 @@ def test_duckdb_reads_a_stream(door: Door, duck: duckdb.DuckDBPyConnection) -> N
         "SELECT _stream_partition, count(*), min(_offset), max(_offset) FROM lake.default.orders GROUP BY 1 ORDER BY 1"
     )
     assert duck.execute(select).fetchall() == [(0, 6, 0, 5), (1, 3, 0, 2)]
-    [row] = duck.execute("SELECT * FROM lake.default.orders WHERE _stream_partition = 0 AND _offset = 5").fetchall()
-    assert row[1] == 5
-    assert b"v5" in row
+    found = duck.sql("SELECT * FROM lake.default.orders WHERE _stream_partition = 0 AND _offset = 5").to_arrow_table()
+    [row] = found.to_pylist()
+    assert (row["_offset"], row["_value"], row["_crc"]) == (5, b"v5", 7)
+    assert row["_timestamp"] == datetime.fromtimestamp(5, UTC)
 
 
 def test_duckdb_makes_and_fills_a_table(duck: duckdb.DuckDBPyConnection) -> None:
