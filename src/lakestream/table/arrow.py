@@ -1,5 +1,6 @@
 """Records as Arrow arrays and back, sharing memory wherever the layouts agree."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from lakestream.errors import CorruptObject
 from lakestream.records import Binary, Columns
 from lakestream.table.schema import RAW_SCHEMA
 
@@ -93,18 +95,26 @@ def _binary(column: Binary, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(column.valid), buffers)
 
 
+def canonical(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The columns in the schema's own types, each in one piece."""
+    return pa.Table.from_arrays([_column(table, name) for name in names], names=list(names))
+
+
+def places_from_arrow(table: pa.Table) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Partition, offset and timestamp (-1: none, or not read) of the rows."""
+    return _values(_column(table, "_stream_partition")), _values(_column(table, "_offset")), _timestamps(table)
+
+
 def from_arrow(table: pa.Table) -> Columns:
     """Rows of any layout an engine may have chosen (dictionaries, 64 bit offsets, other time units) as columns. A
     missing optional column counts as null."""
     rows = table.num_rows
     headers = _column(table, "_headers")
     header_offsets, entries = _list(headers, rows)
-    timestamps = _column(table, "_timestamp")
-    timestamp_ms = np.where(_valid(timestamps), np.floor_divide(_values(timestamps.cast(pa.int64())), 1000), -1)
     return Columns(
         partition=_values(_column(table, "_stream_partition")),
         offset=_values(_column(table, "_offset")),
-        timestamp_ms=timestamp_ms,
+        timestamp_ms=_timestamps(table),
         timestamp_type=_values(_column(table, "_timestamp_type")),
         crc=_values(_column(table, "_crc")),
         key=_from_binary(_column(table, "_key")),
@@ -118,14 +128,28 @@ def from_arrow(table: pa.Table) -> Columns:
 
 def _column(table: pa.Table, name: str) -> pa.Array:
     """One contiguous array of the type that the schema has for the column."""
-    kind = ARROW_SCHEMA.field(name).type
+    field = ARROW_SCHEMA.field(name)
+    kind = field.type
     if name not in table.column_names:
-        return pa.nulls(table.num_rows, kind)
-    column = table.column(name)
+        column = pa.chunked_array([pa.nulls(table.num_rows, kind)])
+    else:
+        column = table.column(name)
+    if column.null_count and not field.nullable:
+        raise CorruptObject(f"rows lack their column {name}, which every record has")
     if column.type != kind:
         column = column.cast(kind)
     chunks = column.chunks
     return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else pa.array([], kind)
+
+
+def _timestamps(table: pa.Table) -> npt.NDArray[np.int64]:
+    if "_timestamp" not in table.column_names:
+        return np.full(table.num_rows, -1, np.int64)
+    column = _column(table, "_timestamp")
+    timestamp_ms: npt.NDArray[np.int64] = np.floor_divide(_values(column), 1000)
+    if column.null_count:
+        timestamp_ms[_valid(column) == 0] = -1
+    return timestamp_ms
 
 
 def _valid(array: pa.Array) -> npt.NDArray[np.uint8]:
@@ -138,7 +162,7 @@ def _valid(array: pa.Array) -> npt.NDArray[np.uint8]:
 
 def _values(array: pa.Array) -> npt.NDArray[Any]:
     """The numbers, whatever stands where a null is."""
-    dtype = array.type.to_pandas_dtype()
+    dtype = np.int32 if array.type == pa.int32() else np.int64
     if not len(array):
         return np.empty(0, dtype)
     return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)]

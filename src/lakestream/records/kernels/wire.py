@@ -16,7 +16,7 @@ Record = namedtuple(
     "Record",
     "end timestamp_delta offset_delta body key_start key_length value_start value_length headers header_count entries",
 )
-"""`end` -1: malformed. `body`: where the key length starts. `headers`: where their count starts, `entries`: after it."""
+"""`end` -1: malformed. `body`: where the key length starts. `headers`: where their count starts, `entries`: after."""
 
 
 @njit(nogil=True)

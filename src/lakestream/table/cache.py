@@ -1,0 +1,50 @@
+"""A cache with a budget in bytes whose entries are loaded once, however many ask for them at the same time."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class SharedCache:
+    """Least recently used entries go first. For one event loop."""
+
+    def __init__(self, budget_bytes: int) -> None:
+        self._budget_bytes = budget_bytes
+        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._loading: dict[Hashable, asyncio.Task[Any]] = {}
+        self.size_bytes = 0
+
+    async def get(self, key: Hashable, load: Callable[[], Awaitable[T]], size_bytes: Callable[[T], int]) -> T:
+        """The entry, loaded if need be. Who is cancelled while waiting does not disturb the others."""
+        found = self._entries.get(key)
+        if found is not None:
+            self._entries.move_to_end(key)
+            value: T = found[0]
+            return value
+        task = self._loading.get(key)
+        if task is None:
+            task = asyncio.ensure_future(self._load(key, load, size_bytes))
+            self._loading[key] = task
+            task.add_done_callback(lambda done: self._settle(key, done))
+        loaded: T = await asyncio.shield(task)
+        return loaded
+
+    async def _load(self, key: Hashable, load: Callable[[], Awaitable[T]], size_bytes: Callable[[T], int]) -> T:
+        value = await load()
+        size = size_bytes(value)
+        if size <= self._budget_bytes:
+            self._entries[key] = (value, size)
+            self.size_bytes += size
+        while self.size_bytes > self._budget_bytes:
+            _, (_, evicted_bytes) = self._entries.popitem(last=False)
+            self.size_bytes -= evicted_bytes
+        return value
+
+    def _settle(self, key: Hashable, task: asyncio.Task[Any]) -> None:
+        del self._loading[key]
+        if not task.cancelled():
+            # Marks an error as seen: whoever waited has it, and nobody may be left to wait.
+            task.exception()

@@ -1,0 +1,163 @@
+"""What lies below the frontier, as record batches: read from the table's files, in offset order, to the byte."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from lakestream.model import DataFile, PositionDeletes
+from lakestream.objects.store import ObjectStore
+from lakestream.table.cache import SharedCache
+from lakestream.table.deletes import load_deletes
+from lakestream.table.files import FileIndex
+from lakestream.table.parquet import ParquetFiles
+from lakestream.table.rows import Group, Places, RowReader
+from lakestream.table.segments import SegmentReader
+
+CACHE_BYTES: Final = 256 * 1024 * 1024
+_KEPT_INDEXES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """`parts` joined are whole record batches. [offset asked for, next_offset) is covered: what is not in them is a
+    gap."""
+
+    parts: list[memoryview]
+    next_offset: int
+
+
+class HistoryReader:
+    """Reads the files of views. A view's `files` and `deletes` are given with each call: keep them the same objects for
+    the same view, their index is then built once.
+
+    Raises of every method: `ObjectMissing` when a file is gone (the view is old), `CorruptObject` when a record is not
+    what it was, or stands twice. Decoded rows stay within the cache's budget; what a call holds beyond that is a row
+    group, or a quarter of the budget where row groups overlap.
+    """
+
+    def __init__(self, store: ObjectStore, *, cache_bytes: int = CACHE_BYTES) -> None:
+        self._files = ParquetFiles(store)
+        self._cache = SharedCache(cache_bytes)
+        self._rows = RowReader(self._files, self._cache)
+        self._segments = SegmentReader(self._rows, cache_bytes // 4)
+        self._indexes: OrderedDict[int, tuple[Sequence[DataFile], FileIndex]] = OrderedDict()
+
+    async def read(
+        self,
+        files: Sequence[DataFile],
+        deletes: Sequence[PositionDeletes],
+        *,
+        partition: int,
+        offset: int,
+        end_offset: int,
+        max_bytes: int,
+    ) -> History:
+        """The records of the partition from the first at or after `offset`, below end_offset: at least one if there is
+        one, then as many as fit max_bytes."""
+        index = self._index(files)
+        deleted = await load_deletes(deletes, self._files, self._cache)
+        parts: list[memoryview] = []
+        left_bytes = max_bytes
+        while offset < end_offset and (left_bytes > 0 or not parts):
+            segment = await self._segments.find(index, deleted, partition, offset, end_offset)
+            if segment is None:
+                return History(parts, end_offset)
+            covered = min(segment.end_offset, end_offset)
+            encoder = segment.encoder
+            start, stop = np.searchsorted(encoder.offsets, [offset, covered]).tolist()
+            if start < stop:
+                part, after = await asyncio.to_thread(encoder.encode, start, stop, max_bytes=left_bytes)
+                if parts and len(part) > left_bytes:
+                    return History(parts, offset)
+                parts.append(part)
+                left_bytes -= len(part)
+                if after < stop:
+                    return History(parts, int(encoder.offsets[after - 1]) + 1)
+            offset = covered
+        return History(parts, offset)
+
+    async def first_at_or_after(
+        self,
+        files: Sequence[DataFile],
+        deletes: Sequence[PositionDeletes],
+        *,
+        partition: int,
+        timestamp_ms: int,
+        offset: int,
+        end_offset: int,
+    ) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record in [offset, end_offset) that is not older."""
+        deleted = await load_deletes(deletes, self._files, self._cache)
+        best: tuple[int, int] | None = None
+        for file in self._index(files).overlapping(partition, offset, end_offset - 1):
+            if best is not None and (file.offset_min or 0) > best[0]:
+                break
+            if file.timestamp_max_ms is not None and file.timestamp_max_ms < timestamp_ms:
+                continue
+            for group in await self._rows.groups(file.path):
+                high = best[0] if best is not None else end_offset
+                if group.row_group.timestamp_max_ms >= timestamp_ms and _overlaps(group, partition, offset, high - 1):
+                    places = await self._rows.places(group, deleted, times=True)
+                    best = _first(places, partition, timestamp_ms, offset, high) or best
+        return best
+
+    async def newest(
+        self,
+        files: Sequence[DataFile],
+        deletes: Sequence[PositionDeletes],
+        *,
+        partition: int,
+        end_offset: int,
+    ) -> tuple[int, int] | None:
+        """(offset, timestamp) of the record below end_offset with the newest timestamp, the first of them if several
+        share it."""
+        deleted = await load_deletes(deletes, self._files, self._cache)
+        best: tuple[int, int] | None = None
+        for file, bound_ms in self._index(files).newest_first(partition, end_offset):
+            if best is not None and bound_ms < best[1]:
+                break
+            for group in await self._rows.groups(file.path):
+                known_ms = best[1] if best is not None else -1
+                if group.row_group.timestamp_max_ms >= known_ms and _overlaps(group, partition, 0, end_offset - 1):
+                    found = _newest(await self._rows.places(group, deleted, times=True), partition, end_offset)
+                    if found is not None and (best is None or (-found[1], found[0]) < (-best[1], best[0])):
+                        best = found
+        return best
+
+    def _index(self, files: Sequence[DataFile]) -> FileIndex:
+        """By identity: a view's files are one immutable tuple, held here so that its identity stays its own."""
+        found = self._indexes.get(id(files))
+        if found is None:
+            found = files, FileIndex(files)
+            self._indexes[id(files)] = found
+            if len(self._indexes) > _KEPT_INDEXES:
+                self._indexes.popitem(last=False)
+        self._indexes.move_to_end(id(files))
+        return found[1]
+
+
+def _overlaps(group: Group, partition: int, low: int, high: int) -> bool:
+    bounds = group.bounds(partition)
+    return bounds is not None and bounds[0] <= high and bounds[1] >= low
+
+
+def _first(places: Places, partition: int, timestamp_ms: int, low: int, end: int) -> tuple[int, int] | None:
+    hit = (places.partition == partition) & (places.timestamp_ms >= timestamp_ms)
+    hit &= (places.offset >= low) & (places.offset < end)
+    rows = np.flatnonzero(hit)
+    if not len(rows):
+        return None
+    row = rows[np.argmin(places.offset[rows])]
+    return int(places.offset[row]), int(places.timestamp_ms[row])
+
+
+def _newest(places: Places, partition: int, end: int) -> tuple[int, int] | None:
+    rows = np.flatnonzero((places.partition == partition) & (places.offset < end) & (places.timestamp_ms >= 0))
+    if not len(rows):
+        return None
+    newest_ms = places.timestamp_ms[rows].max()
+    return int(places.offset[rows][places.timestamp_ms[rows] == newest_ms].min()), int(newest_ms)

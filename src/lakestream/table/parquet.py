@@ -1,0 +1,239 @@
+"""Parquet files in an object store: footers, and the row groups that are needed, in few range reads.
+
+The only place where Parquet is read; the decoding runs in threads.
+"""
+
+import asyncio
+import io
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakestream.errors import CorruptObject, StorageError
+from lakestream.objects.store import ObjectStore
+from lakestream.table.files import UNBOUNDED, key_in
+
+T = TypeVar("T")
+
+TAIL_BYTES: Final = 64 * 1024
+"""What is read for a footer at first; most fit."""
+MAX_GAP_BYTES: Final = 256 * 1024
+"""Column chunks this close are read as one."""
+_FOOTER_END: Final = struct.Struct("<I4s")
+_UNITS_PER_MS: Final = {"s": 0.001, "ms": 1, "us": 1000, "ns": 1_000_000}
+_OPTIONAL_COLUMNS: Final = {
+    "_key": "_key",
+    "_value": "_value",
+    "_headers_raw": "_headers_raw",
+    "_headers": "_headers.list.element.key",
+}
+"""Columns that need not be read if this leaf of them holds nulls only."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """What a footer says of a row group. Bounds are inclusive and never too narrow."""
+
+    path: str
+    index: int
+    first_row: int
+    row_count: int
+    partition_min: int
+    partition_max: int
+    offset_min: int
+    offset_max: int
+    timestamp_max_ms: int
+    size_bytes: int
+    empty_columns: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """`exact` remembers, per row group whose rows were read, the true bounds of each partition in it, deleted rows
+    included."""
+
+    metadata: pq.FileMetaData
+    groups: tuple[RowGroup, ...]
+    exact: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.metadata.serialized_size) * 4 + 512 * len(self.groups)
+
+
+class ParquetFiles:
+    """Reads of one store's Parquet files. A missing file is `ObjectMissing`, one that is no Parquet `CorruptObject`."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def key(self, path: str) -> str:
+        key = key_in(self._store, path)
+        if key is None:
+            raise StorageError(f"{path} is outside of the bucket {self._store.url}")
+        return key
+
+    async def footer(self, path: str) -> Footer:
+        key = self.key(path)
+        tail = await self._store.get_tail(key, TAIL_BYTES)
+        needed_bytes = _footer_bytes(path, tail)
+        if needed_bytes > len(tail):
+            tail = await self._store.get_tail(key, needed_bytes)
+            if needed_bytes > len(tail):
+                raise CorruptObject(f"{path} is cut short: its footer is larger than the file")
+        return await asyncio.to_thread(_parse_footer, path, tail)
+
+    async def read(
+        self, group: RowGroup, footer: Footer, columns: Sequence[str], convert: Callable[[pa.Table], T]
+    ) -> T:
+        """What `convert`, which runs in a thread, makes of those of the columns that the file has, as it has them."""
+        spans = _spans(footer.metadata.row_group(group.index), columns)
+        key = self.key(group.path)
+        chunks = await asyncio.gather(*(self._store.get_range(key, start, end - start) for start, end in spans))
+        source = _Spans([(start, chunk) for (start, _), chunk in zip(spans, chunks, strict=True)])
+        return await asyncio.to_thread(_parse_group, group, footer.metadata, source, list(columns), convert)
+
+    async def read_all(self, path: str, columns: Sequence[str], convert: Callable[[pa.Table], T]) -> T:
+        """The same for a small file as a whole."""
+        data = await self._store.get(self.key(path))
+        return await asyncio.to_thread(_parse_file, path, data, list(columns), convert)
+
+
+class _Spans(io.RawIOBase):
+    """The bytes that were read of a file, at the places where they were."""
+
+    def __init__(self, spans: list[tuple[int, bytes]]) -> None:
+        super().__init__()
+        self._spans = spans
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._end}[whence]
+        self._position = origin + offset
+        return self._position
+
+    def read(self, size: int = -1) -> Any:
+        for start, data in self._spans:
+            at = self._position - start
+            if 0 <= at < len(data):
+                piece = memoryview(data)[at:] if size < 0 else memoryview(data)[at : at + size]
+                self._position += len(piece)
+                return piece
+        return b""
+
+    @property
+    def _end(self) -> int:
+        return max((start + len(data) for start, data in self._spans), default=0)
+
+
+def _footer_bytes(path: str, tail: bytes) -> int:
+    if len(tail) < _FOOTER_END.size:
+        raise CorruptObject(f"{path} is no Parquet file: {len(tail)} bytes")
+    length, magic = _FOOTER_END.unpack_from(tail, len(tail) - _FOOTER_END.size)
+    if magic != b"PAR1":
+        raise CorruptObject(f"{path} is no Parquet file: it ends in {magic!r}")
+    return int(length) + _FOOTER_END.size
+
+
+def _parse_footer(path: str, tail: bytes) -> Footer:
+    try:
+        metadata = pq.read_metadata(pa.BufferReader(tail))
+        unit = _timestamp_unit(metadata)
+        groups = []
+        first_row = 0
+        for index in range(metadata.num_row_groups):
+            group = _row_group(path, metadata.row_group(index), index, first_row, unit)
+            first_row += group.row_count
+            groups.append(group)
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptObject(f"the footer of {path} cannot be read: {error}") from error
+    return Footer(metadata, tuple(groups))
+
+
+def _timestamp_unit(metadata: pq.FileMetaData) -> str | None:
+    schema = metadata.schema.to_arrow_schema()
+    position = schema.get_field_index("_timestamp")
+    kind = schema.field(position).type if position >= 0 else None
+    return kind.unit if kind is not None and pa.types.is_timestamp(kind) else None
+
+
+def _row_group(path: str, group: Any, index: int, first_row: int, timestamp_unit: str | None) -> RowGroup:
+    chunks = {chunk.path_in_schema: chunk for chunk in map(group.column, range(group.num_columns))}
+    partition_min, partition_max = _bounds(chunks.get("_stream_partition"))
+    offset_min, offset_max = _bounds(chunks.get("_offset"))
+    _, newest = _bounds(chunks.get("_timestamp")) if timestamp_unit else (0, UNBOUNDED)
+    if timestamp_unit and newest != UNBOUNDED:
+        newest = int(newest / _UNITS_PER_MS[timestamp_unit]) + 1
+    return RowGroup(
+        path=path,
+        index=index,
+        first_row=first_row,
+        row_count=group.num_rows,
+        partition_min=partition_min,
+        partition_max=partition_max,
+        offset_min=offset_min,
+        offset_max=offset_max,
+        timestamp_max_ms=newest,
+        size_bytes=group.total_byte_size,
+        empty_columns=frozenset(name for name, leaf in _OPTIONAL_COLUMNS.items() if _is_empty(chunks.get(leaf))),
+    )
+
+
+def _bounds(chunk: Any) -> tuple[int, int]:
+    statistics = chunk.statistics if chunk is not None else None
+    if statistics is None or not statistics.has_min_max or not isinstance(statistics.max_raw, int):
+        return 0, UNBOUNDED
+    return statistics.min_raw, statistics.max_raw
+
+
+def _is_empty(chunk: Any) -> bool:
+    statistics = chunk.statistics if chunk is not None else None
+    return statistics is not None and statistics.has_null_count and statistics.null_count == chunk.num_values
+
+
+def _spans(group: Any, columns: Sequence[str]) -> list[tuple[int, int]]:
+    """The byte ranges of the columns' chunks, near ones joined."""
+    ranges = []
+    for chunk in map(group.column, range(group.num_columns)):
+        if chunk.path_in_schema.split(".")[0] in columns:
+            start = chunk.data_page_offset
+            if chunk.has_dictionary_page and chunk.dictionary_page_offset:
+                start = min(start, chunk.dictionary_page_offset)
+            ranges.append((start, start + chunk.total_compressed_size))
+    spans: list[tuple[int, int]] = []
+    for start, end in sorted(ranges):
+        if spans and start - spans[-1][1] <= MAX_GAP_BYTES:
+            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+        else:
+            spans.append((start, end))
+    return spans
+
+
+def _parse_group(
+    group: RowGroup, metadata: pq.FileMetaData, source: _Spans, columns: list[str], convert: Callable[[pa.Table], T]
+) -> T:
+    try:
+        file = pq.ParquetFile(pa.PythonFile(source, mode="r"), metadata=metadata, pre_buffer=False)
+        return convert(file.read_row_group(group.index, columns=columns, use_threads=False))
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptObject(f"row group {group.index} of {group.path} cannot be read: {error}") from error
+
+
+def _parse_file(path: str, data: bytes, columns: list[str], convert: Callable[[pa.Table], T]) -> T:
+    try:
+        return convert(pq.read_table(pa.BufferReader(data), columns=columns, use_threads=False))
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptObject(f"{path} cannot be read: {error}") from error

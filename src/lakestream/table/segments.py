@@ -1,0 +1,178 @@
+"""Stretches of a partition in offset order, whatever way the files lie.
+
+Row groups whose offsets overlap form a cluster: no other row group has offsets between its ends. A cluster of one row
+group, the layout we write, is decoded once and read in order. In a larger one, which a foreign sort makes, only the
+places of the rows are read at first; then the records come in chunks of a bounded size.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakestream.records import Encoder
+from lakestream.table.arrow import ARROW_SCHEMA, from_arrow
+from lakestream.table.deletes import Deleted
+from lakestream.table.files import UNBOUNDED, FileIndex
+from lakestream.table.rows import Group, Places, RowReader, check_unique, sorted_encoder
+
+T = TypeVar("T")
+
+_CONCURRENT_GROUPS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """All records of a partition from the offset it was found for up to (not with) `end_offset`."""
+
+    encoder: Encoder
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Merged:
+    """The rows of a cluster by offset: which group, which row."""
+
+    offset: npt.NDArray[np.int64]
+    group: npt.NDArray[np.int32]
+    row: npt.NDArray[np.int64]
+
+    @property
+    def size_bytes(self) -> int:
+        return self.offset.nbytes + self.group.nbytes + self.row.nbytes
+
+
+class SegmentReader:
+    def __init__(self, rows: RowReader, chunk_bytes: int) -> None:
+        self._rows = rows
+        self._chunk_bytes = chunk_bytes
+
+    async def find(
+        self, index: FileIndex, deleted: Deleted, partition: int, offset: int, end_offset: int
+    ) -> Segment | None:
+        """The segment that holds the first offset at or after `offset` that a file may have; None: there is none below
+        end_offset."""
+        while offset < end_offset:
+            cluster, high = await self._cluster(index, partition, offset)
+            if not cluster:
+                offset = high
+                continue
+            if len(cluster) == 1:
+                records = await self._rows.records(cluster[0], deleted)
+                return Segment(await asyncio.to_thread(records.encoder, partition), _after(high))
+            if await self._refine(cluster, deleted):
+                continue
+            return await self._chunk(cluster, deleted, partition, offset, _after(high))
+        return None
+
+    async def _cluster(self, index: FileIndex, partition: int, offset: int) -> tuple[list[Group], int]:
+        """The row groups that may hold the offset, all that overlap them, and so on; with their highest offset.
+        None of them: an empty list and the next offset worth a look."""
+        high = offset
+        groups = await self._overlapping(index, partition, offset, high)
+        if not groups:
+            return [], await self._next_start(index, partition, offset)
+        while True:
+            reach = max(bounds[1] for group in groups if (bounds := group.bounds(partition)))
+            if reach <= high:
+                return groups, high
+            high = reach
+            groups = await self._overlapping(index, partition, offset, high)
+
+    async def _overlapping(self, index: FileIndex, partition: int, low: int, high: int) -> list[Group]:
+        found = []
+        for groups in await self._groups(index, partition, low, high):
+            for group in groups:
+                bounds = group.bounds(partition)
+                if bounds is not None and bounds[0] <= high and bounds[1] >= low:
+                    found.append(group)
+        return found
+
+    async def _next_start(self, index: FileIndex, partition: int, offset: int) -> int:
+        starts = [index.next_start(partition, offset)]
+        for groups in await self._groups(index, partition, offset, offset):
+            starts += [bounds[0] for group in groups if (bounds := group.bounds(partition)) and bounds[0] > offset]
+        return min(starts)
+
+    async def _groups(self, index: FileIndex, partition: int, low: int, high: int) -> Sequence[list[Group]]:
+        files = index.overlapping(partition, low, high)
+        return await _some_at_once([self._rows.groups(file.path) for file in files])
+
+    async def _refine(self, cluster: list[Group], deleted: Deleted) -> bool:
+        """Learns the true bounds of the groups in doubt; whether there were any."""
+        doubtful = [group for group in cluster if not group.is_exact]
+        await _some_at_once([self._rows.places(group, deleted) for group in doubtful])
+        return bool(doubtful)
+
+    async def _chunk(
+        self, cluster: list[Group], deleted: Deleted, partition: int, offset: int, end_offset: int
+    ) -> Segment:
+        name = tuple((*group.name, deleted.token(group.row_group.path)) for group in cluster)
+
+        async def merge() -> _Merged:
+            places = await _some_at_once([self._rows.places(group, deleted) for group in cluster])
+            return await asyncio.to_thread(_merge, places, partition)
+
+        merged = await self._rows.cache.get(("merged", partition, name), merge, lambda loaded: loaded.size_bytes)
+        row_bytes = _bytes_per_row(cluster)
+        chunk_rows = max(1, self._chunk_bytes // row_bytes)
+        number = int(np.searchsorted(merged.offset, offset)) // chunk_rows
+        start, stop = number * chunk_rows, (number + 1) * chunk_rows
+
+        async def load() -> Encoder:
+            return await self._take(cluster, merged, start, stop)
+
+        key = ("chunk", partition, name, number)
+        encoder = await self._rows.cache.get(key, load, lambda loaded: loaded.size_bytes)
+        return Segment(encoder, int(merged.offset[stop]) if stop < len(merged.offset) else end_offset)
+
+    async def _take(self, cluster: list[Group], merged: _Merged, start: int, stop: int) -> Encoder:
+        """Rows [start, stop) of the merged order, a few row groups in memory at a time."""
+
+        async def one(number: int, group: Group) -> pa.Table:
+            return await self._rows.take(group, merged.row[start:stop][merged.group[start:stop] == number])
+
+        wanted = set(merged.group[start:stop].tolist())
+        tables = await _some_at_once([one(number, group) for number, group in enumerate(cluster) if number in wanted])
+        return await asyncio.to_thread(_encoder, tables)
+
+
+async def _some_at_once(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    turns = asyncio.Semaphore(_CONCURRENT_GROUPS)
+
+    async def one(item: Coroutine[Any, Any, T]) -> T:
+        async with turns:
+            return await item
+
+    return await asyncio.gather(*map(one, work))
+
+
+def _after(offset: int) -> int:
+    return offset if offset == UNBOUNDED else offset + 1
+
+
+def _merge(places: Sequence[Places], partition: int) -> _Merged:
+    offsets, groups, rows = [], [], []
+    for number, found in enumerate(places):
+        hit = found.partition == partition
+        offsets.append(found.offset[hit])
+        groups.append(np.full(int(hit.sum()), number, np.int32))
+        rows.append(found.row[hit])
+    offset = np.concatenate(offsets)
+    order = np.argsort(offset, kind="stable")
+    check_unique(offset[order])
+    return _Merged(offset[order], np.concatenate(groups)[order], np.concatenate(rows)[order])
+
+
+def _bytes_per_row(cluster: Sequence[Group]) -> int:
+    rows = sum(group.row_group.row_count for group in cluster)
+    return sum(group.row_group.size_bytes for group in cluster) // max(rows, 1) + 64
+
+
+def _encoder(tables: Sequence[pa.Table]) -> Encoder:
+    columns = from_arrow(pa.concat_tables(tables) if tables else ARROW_SCHEMA.empty_table())
+    return sorted_encoder(columns, np.arange(len(columns)))
