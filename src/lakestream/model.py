@@ -9,7 +9,7 @@ class StreamPartition(NamedTuple):
     """One partition of one topic's life. The UUID, not the name, is the identity."""
 
     topic_id: UUID
-    index: int
+    index: int  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,9 +74,9 @@ class OffsetFinder:
         for extent in extents:
             if extent.max_timestamp_ms >= timestamp_ms:
                 served = await self._cache.read(partition, extent)
-                for found in _times(served, max(frontier, log_start)):
-                    if found.timestamp_ms >= timestamp_ms:
-                        return found
+                for candidate in _times(served, max(frontier, log_start)):
+                    if candidate.timestamp_ms >= timestamp_ms:
+                        return candidate
         return OffsetAt(-1, -1)
 
     async def _newest(
