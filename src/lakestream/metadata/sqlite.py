@@ -79,6 +79,7 @@ class SqliteStore:
         self._loop = asyncio.get_running_loop()
         self._waiters: dict[str, dict[str, dict[_Waiter, None]]] = {}
         self._rechecks: set[asyncio.Task[None]] = set()
+        self._closed = False
         self._data_version = 0
         """Of the writer's connection, used in its thread only."""
 
@@ -111,6 +112,8 @@ class SqliteStore:
             return not waiter.changed.cancelled()  # set in the same moment
         finally:
             self._unregister(waiter)
+        if self._closed:
+            raise Unavailable("the metadata store was closed")
         return True
 
     async def acquire_lease(self, address: Address, holder: str, *, ttl_ms: int) -> Lease:
@@ -127,9 +130,9 @@ class SqliteStore:
         return leases
 
     async def close(self) -> None:
+        self._closed = True
         for waiter in self._all_waiters():
-            if not waiter.changed.done():
-                waiter.changed.set_exception(Unavailable("the metadata store was closed"))
+            waiter.wake()
         await self._writer.close(self._write_connection.close)
         await self._reader.close(self._read_connection.close)
 

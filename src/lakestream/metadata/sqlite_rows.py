@@ -16,7 +16,7 @@ from lakestream.metadata.store import Address, Entry, Lease
 
 T = TypeVar("T")
 
-ROWS_PER_STATEMENT: Final = 256
+ROWS_PER_STATEMENT: Final = 128
 """Statements hold a power of two of rows, this at most: few texts, so that their compiled form is reused."""
 
 _APPLICATION_ID: Final = 0x4C4B5354
