@@ -90,7 +90,7 @@ def test_members_share_the_partitions_and_take_over_what_a_leaver_had(
         owned = [{partition.partition for partition in each.assignment()} for each in (first, second)]
         assert owned[0] | owned[1] == {0, 1, 2, 3}
         assert not owned[0] & owned[1]
-        second.unsubscribe()
+        second.close()
         _settle([first], [4])
 
 
@@ -127,11 +127,12 @@ def test_a_static_member_comes_back_without_a_rebalance(tmp_path: Path, consumer
     with embedded(tmp_path) as brokers:
         _topic(brokers, 4)
         first = consumer(brokers, **{"group.instance.id": "one"})
+        rebalances: list[Any] = []
+        first.subscribe(["t"], on_revoke=lambda *_: rebalances.append(1), on_lost=lambda *_: rebalances.append(1))
         second = consumer(brokers, **{"group.instance.id": "two"})
         _settle([first, second], [2, 2])
         owned = {partition.partition for partition in second.assignment()}
-        rebalances: list[Any] = []
-        first.subscribe(["t"], on_revoke=lambda *_: rebalances.append(1), on_lost=lambda *_: rebalances.append(1))
+        rebalances.clear()
         second.close()
         back = consumer(brokers, **{"group.instance.id": "two"})
         _settle([first, back], [2, 2])
