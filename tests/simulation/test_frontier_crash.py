@@ -7,6 +7,7 @@ finishes the work, and what was acked is compared with what the tables hold.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 from support.frontier import Crash, Fuse, Producer, World, never_back
@@ -91,10 +92,8 @@ def test_a_lost_reply_at_any_step() -> None:
             raise Unavailable("the reply was lost")
 
         world, fuse = await filled(), Fuse(at, lose)
-        try:
+        with suppress(Unavailable):
             await work(world, fuse)
-        except Unavailable:
-            pass
         await finish(world)
         return fuse
 

@@ -5,6 +5,7 @@ import asyncio
 import inspect
 import io
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -206,6 +207,7 @@ class World:
     tables: dict[str, View] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._parsed: dict[str, list[Row]] = {}
         self.runtime = Runtime(self.clock, random.Random(5))
         self.store = self.store or MemoryStore(self.runtime)
         self.objects = self.objects or AuditedObjects(self.clock, self.store)
@@ -254,8 +256,9 @@ class World:
             view = await self.catalog_on(self.store).load(topic.topic_id)
             for file in view.files:
                 data = await self.objects.get(file.path.removeprefix(self.objects.url + "/"))
-                table = pq.read_table(io.BytesIO(data), columns=["_stream_partition", "_offset", "_value"])
-                found += [Row(topic.name, *row.values()) for row in table.to_pylist()]
+                if file.path not in self._parsed:
+                    self._parsed[file.path] = _parse(topic.name, data)
+                found += self._parsed[file.path]
         return sorted(found)
 
     async def wal_keys(self) -> list[str]:
@@ -281,11 +284,16 @@ class World:
     async def check_whole(self) -> None:
         """After a drain: what was acked is in the tables, once; the WAL holds nothing that is needed."""
         assert await self.rows() == sorted(self.acked)
+        ends = Counter((row.topic, row.partition) for row in self.acked)
         for name, frontier in (await self.frontiers()).items():
-            ends = [
-                sum(1 for row in self.acked if (row.topic, row.partition) == (name.split()[1], p)) for p in range(99)
-            ]
-            assert frontier == tuple(ends[: len(frontier)]), name
+            topic = name.split()[1]
+            assert frontier == tuple(ends[topic, index] for index in range(len(frontier))), name
+
+
+def _parse(topic: str, data: bytes) -> list[Row]:
+    columns = ["_stream_partition", "_offset", "_value"]
+    table = pq.ParquetFile(io.BytesIO(data)).read(columns, use_threads=False)
+    return [Row(topic, *row.values()) for row in table.to_pylist()]
 
 
 def never_back(before: Mapping[str, tuple[int, ...]], after: Mapping[str, tuple[int, ...]]) -> None:
