@@ -21,7 +21,7 @@ def same_form(path: str) -> str:
 
 def key_in(store: ObjectStore, path: str) -> str | None:
     """The key of the file in the store; None if it lies elsewhere."""
-    prefix = same_form(store.url).rstrip("/") + "/"
+    prefix = same_form(store.url) + "/"
     path = same_form(path)
     return path.removeprefix(prefix) if path.startswith(prefix) else None
 

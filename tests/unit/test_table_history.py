@@ -1,0 +1,421 @@
+"""History is what was written, in offset order, from any offset, whatever the files look like."""
+
+import asyncio
+import io
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.batches import batch
+from support.records import Record, parse
+
+from lakestream.errors import CorruptObject, ObjectMissing, StorageError
+from lakestream.model import DataFile, PositionDeletes
+from lakestream.objects import MemoryObjects
+from lakestream.records import Arena, Run, decode
+from lakestream.runtime import system
+from lakestream.table import HistoryReader
+from lakestream.table.arrow import ARROW_SCHEMA, to_arrow
+
+quick = settings(max_examples=40, deadline=None, derandomize=True)
+BASE_MS = 1_700_000_000_000
+
+
+def table(offsets: Sequence[int], *, partition: int = 0, value_bytes: int = 20) -> pa.Table:
+    """Rows as they are in a file. Record n has timestamp BASE_MS + 7 n mod 1000 and a value with its number."""
+    runs = []
+    for offset in offsets:
+        value = None if offset % 11 == 3 else (b"%d-%d " % (partition, offset)).ljust(value_bytes, b".")
+        data = batch(
+            value,
+            timestamp_ms=BASE_MS + 7 * offset % 1000,
+            key=b"k%d" % offset if offset % 3 else None,
+            headers=[("h", b"v"), ("n", None)] if offset % 5 == 0 else [],
+        )
+        runs.append(Run(partition, offset, data))
+    (columns,) = decode(runs, Arena(1 << 17))
+    return to_arrow(columns)
+
+
+def expected(offset: int, partition: int = 0, value_bytes: int = 20) -> Record:
+    return Record(
+        offset,
+        BASE_MS + 7 * offset % 1000,
+        b"k%d" % offset if offset % 3 else None,
+        None if offset % 11 == 3 else (b"%d-%d " % (partition, offset)).ljust(value_bytes, b"."),
+        (("h", b"v"), ("n", None)) if offset % 5 == 0 else (),
+    )
+
+
+@dataclass
+class Lake:
+    store: MemoryObjects = field(default_factory=lambda: MemoryObjects(system().clock))
+    files: list[DataFile] = field(default_factory=list)
+    deletes: list[PositionDeletes] = field(default_factory=list)
+    cache_bytes: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        self.reader = HistoryReader(self.store, cache_bytes=self.cache_bytes)
+
+    def add(self, rows: pa.Table, *, bounds: bool = True, **options: object) -> DataFile:
+        sink = io.BytesIO()
+        pq.write_table(rows, sink, **{"store_schema": False, **options})
+        key = f"tables/t/data/{len(self.files)}.parquet"
+        asyncio.run(self.store.put(key, [sink.getvalue()]))
+        offsets = rows.column("_offset").to_pylist()
+        partitions = rows.column("_stream_partition").to_pylist()
+        low, high = (min(partitions), min(offsets)), (max(partitions), max(offsets))
+        file = DataFile(
+            f"{self.store.url}/{key}", len(offsets), len(sink.getvalue()), low[0], high[0], low[1], high[1], None
+        )
+        if not bounds:
+            file = replace(file, partition_min=None, partition_max=None, offset_min=None, offset_max=None)
+        self.files.append(file)
+        return file
+
+    def delete(self, *rows: tuple[str, int]) -> None:
+        sink = io.BytesIO()
+        pq.write_table(pa.table({"file_path": [path for path, _ in rows], "pos": [row for _, row in rows]}), sink)
+        key = f"tables/t/data/{len(self.deletes)}-deletes.parquet"
+        asyncio.run(self.store.put(key, [sink.getvalue()]))
+        self.deletes.append(PositionDeletes(f"{self.store.url}/{key}"))
+
+    def read(self, offset: int, end: int, *, partition: int = 0, max_bytes: int = 1 << 20) -> tuple[list[Record], int]:
+        history = asyncio.run(
+            self.reader.read(
+                self.files, self.deletes, partition=partition, offset=offset, end_offset=end, max_bytes=max_bytes
+            )
+        )
+        return parse(history.parts), history.next_offset
+
+    def replay(self, offset: int, end: int, *, partition: int = 0, max_bytes: int = 300) -> list[Record]:
+        found: list[Record] = []
+        while offset < end:
+            records, after = self.read(offset, end, partition=partition, max_bytes=max_bytes)
+            assert after > offset
+            assert all(offset <= record.offset < after for record in records)
+            assert records or after == end
+            found += records
+            offset = after
+        return found
+
+
+def shuffled(rows: pa.Table, seed: int) -> pa.Table:
+    order = list(range(rows.num_rows))
+    random.Random(seed).shuffle(order)
+    return rows.take(order)
+
+
+def test_a_file_of_ours_comes_back_from_any_offset() -> None:
+    lake = Lake()
+    lake.add(table(range(100, 160)), row_group_size=13)
+    for start in (0, 100, 101, 126, 127, 159):
+        assert lake.replay(start, 200) == [expected(offset) for offset in range(max(start, 100), 160)]
+    assert lake.read(160, 200) == ([], 200)
+    assert lake.read(90, 130)[1] == 130
+
+
+def test_at_least_one_record_then_only_what_fits() -> None:
+    lake = Lake()
+    lake.add(table(range(20), value_bytes=500))
+    records, after = lake.read(4, 20, max_bytes=1)
+    assert ([record.offset for record in records], after) == ([4], 5)
+    records, after = lake.read(4, 20, max_bytes=1400)
+    assert ([record.offset for record in records], after) == ([4, 5], 6)
+
+
+def test_a_read_goes_on_into_the_next_file_while_there_is_room() -> None:
+    lake = Lake()
+    for start in (0, 5, 12):
+        lake.add(table(range(start, start + 5)))
+    records, after = lake.read(2, 20, max_bytes=1 << 20)
+    assert [record.offset for record in records] == [2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 14, 15, 16]
+    assert after == 20
+
+
+@quick
+@given(st.integers(0, 10_000), st.integers(1, 3), st.integers(1, 5), st.booleans(), st.sampled_from([1 << 20, 3000]))
+def test_any_layout(seed: int, partitions: int, file_count: int, bounds: bool, cache_bytes: int) -> None:
+    """Rows dealt out at random: overlapping files, several partitions in one, gaps, deletes, odd encodings."""
+    rng = random.Random(seed)
+    lake = Lake(cache_bytes=cache_bytes)
+    piles: list[list[pa.Table]] = [[] for _ in range(file_count)]
+    model: dict[int, set[int]] = {}
+    for partition in range(partitions):
+        offsets = sorted(rng.sample(range(60), rng.randrange(1, 25)))
+        model[partition] = set(offsets)
+        deal = rng.choice(["runs", "scattered"])
+        for index, offset in enumerate(offsets):
+            pile = index * file_count // len(offsets) if deal == "runs" else rng.randrange(file_count)
+            piles[pile].append(table([offset], partition=partition))
+    for pile in filter(None, piles):
+        rows = pa.concat_tables(pile)
+        rows = (
+            shuffled(rows, seed)
+            if rng.random() < 0.5
+            else rows.sort_by([("_stream_partition", "ascending"), ("_offset", "ascending")])
+        )
+        file = lake.add(
+            rows,
+            bounds=bounds,
+            row_group_size=rng.choice([1, 3, 100]),
+            use_dictionary=rng.random() < 0.5,
+            write_statistics=rng.random() < 0.7,
+            compression=rng.choice(["none", "snappy", "zstd"]),
+        )
+        if rng.random() < 0.3:
+            gone = rng.randrange(rows.num_rows)
+            lake.delete((file.path, gone), ("file:///elsewhere", 0))
+            model[rows.column("_stream_partition")[gone].as_py()].discard(rows.column("_offset")[gone].as_py())
+    for partition, offsets in model.items():
+        for start, end in ((0, 60), (rng.randrange(60), rng.randrange(1, 61))):
+            want = [expected(offset, partition) for offset in sorted(offsets) if start <= offset < end]
+            assert lake.replay(start, end, partition=partition, max_bytes=rng.choice([1, 200, 5000])) == want
+
+
+def _large(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_binary(kind):
+        kind = pa.large_binary()
+    elif pa.types.is_string(kind):
+        kind = pa.large_string()
+    elif pa.types.is_list(kind):
+        kind = pa.large_list(_large(kind.value_field))
+    elif pa.types.is_struct(kind):
+        kind = pa.struct([_large(child) for child in kind])
+    return pa.field(field.name, kind, field.nullable)
+
+
+def _milliseconds(rows: pa.Table) -> pa.Table:
+    position = rows.schema.get_field_index("_timestamp")
+    return rows.set_column(position, "_timestamp", rows.column("_timestamp").cast(pa.timestamp("ms", tz="UTC")))
+
+
+@pytest.mark.parametrize("shape", ["large", "dictionary", "milliseconds", "reordered", "extra column", "v2 pages"])
+def test_files_of_other_engines(shape: str) -> None:
+    lake = Lake()
+    rows = table(range(40))
+    options: dict[str, object] = {"store_schema": True}
+    if shape == "large":
+        rows = rows.cast(pa.schema([_large(field) for field in rows.schema]))
+    elif shape == "dictionary":
+        rows = rows.set_column(5, "_key", rows.column("_key").dictionary_encode())
+    elif shape == "milliseconds":
+        rows = _milliseconds(rows)
+    elif shape == "reordered":
+        rows = rows.select(list(reversed(rows.column_names)))
+    elif shape == "extra column":
+        rows = rows.add_column(0, "amount", pa.array(range(40))).drop_columns(["_schema_id", "_headers_raw"])
+    else:
+        options |= {
+            "data_page_version": "2.0",
+            "column_encoding": {"_value": "DELTA_LENGTH_BYTE_ARRAY"},
+            "use_dictionary": False,
+        }
+    lake.add(rows, row_group_size=9, **options)
+    assert lake.replay(0, 40) == [expected(offset) for offset in range(40)]
+
+
+def test_a_row_that_stands_twice_is_an_alarm() -> None:
+    lake = Lake()
+    lake.add(table(range(10)))
+    lake.add(table([4]))
+    with pytest.raises(CorruptObject, match="offset 4 stands"):
+        lake.read(0, 10)
+    one = Lake()
+    one.add(table([1, 2, 2, 3]))
+    with pytest.raises(CorruptObject, match="offset 2 stands"):
+        one.read(0, 10)
+
+
+def test_a_value_that_changed_is_an_alarm() -> None:
+    lake = Lake()
+    rows = table(range(5))
+    values = rows.column("_value").to_pylist()
+    values[2] = b"not what was sent"
+    lake.add(rows.set_column(8, ARROW_SCHEMA.field("_value"), pa.array(values, pa.binary())))
+    assert [record.offset for record in lake.read(0, 2)[0]] == [0, 1]
+    with pytest.raises(CorruptObject, match="offset 2 cannot be restored"):
+        lake.read(0, 5)
+
+
+def test_missing_damaged_and_foreign_files() -> None:
+    lake = Lake()
+    file = lake.add(table(range(5)))
+    lake.files = [replace(file, path=f"{lake.store.url}/tables/t/data/gone.parquet")]
+    with pytest.raises(ObjectMissing):
+        lake.read(0, 5)
+    for number, data in enumerate(
+        (b"", b"PAR1", b"x" * 100, b"\xff\xff\x00\x00PAR1", b"junk" * 30 + b"\x20\x00\x00\x00PAR1")
+    ):
+        asyncio.run(lake.store.put(f"bad{number}", [data]))
+        lake.files = [replace(file, path=f"{lake.store.url}/bad{number}")]
+        with pytest.raises(CorruptObject):
+            lake.read(0, 5)
+    lake.files = [replace(file, path="s3://elsewhere/x.parquet")]
+    with pytest.raises(StorageError, match="outside"):
+        lake.read(0, 5)
+
+
+def test_damaged_pages_are_an_alarm() -> None:
+    lake = Lake()
+    file = lake.add(table(range(50), value_bytes=200), compression="zstd")
+    data = bytearray(asyncio.run(lake.store.get("tables/t/data/0.parquet")))
+    for position in range(50, len(data) // 2, 7):
+        data[position] ^= 0x55
+    asyncio.run(lake.store.put("tables/t/data/0.parquet", [bytes(data)], overwrite=True))
+    lake.files = [file]
+    with pytest.raises(CorruptObject):
+        lake.replay(0, 50)
+
+
+class Counting(MemoryObjects):
+    """Counts what is read."""
+
+    def __init__(self) -> None:
+        super().__init__(system().clock)
+        self.ranges: list[tuple[str, int, int]] = []
+        self.tails = 0
+
+    async def get_range(self, key: str, start: int, length: int) -> bytes:
+        self.ranges.append((key, start, length))
+        return await super().get_range(key, start, length)
+
+    async def get_tail(self, key: str, length: int) -> bytes:
+        self.tails += 1
+        return await super().get_tail(key, length)
+
+
+def test_a_replay_reads_every_byte_once() -> None:
+    store = Counting()
+    lake = Lake(store=store, cache_bytes=1 << 22)
+    for start in range(0, 120, 40):
+        lake.add(table(range(start, start + 40)), row_group_size=20)
+    assert len(lake.replay(0, 120, max_bytes=150)) == 120
+    assert store.tails == 3
+    assert len(store.ranges) == 6
+    assert len(set(store.ranges)) == 6
+
+
+def test_only_row_groups_that_match_are_read() -> None:
+    store = Counting()
+    lake = Lake(store=store)
+    rows = pa.concat_tables([table(range(30), partition=partition) for partition in range(3)])
+    lake.add(rows, row_group_size=10)
+    assert [record.offset for record in lake.read(12, 18, partition=1)[0]] == list(range(12, 18))
+    assert len(store.ranges) == 1
+
+
+def test_concurrent_readers_share_one_decode() -> None:
+    store = Counting()
+    lake = Lake(store=store)
+    lake.add(table(range(30)))
+
+    async def many() -> list[int]:
+        reads = (
+            lake.reader.read(lake.files, [], partition=0, offset=offset, end_offset=30, max_bytes=400)
+            for offset in range(20)
+        )
+        return [len(parse(history.parts)) for history in await asyncio.gather(*reads)]
+
+    assert min(asyncio.run(many())) > 0
+    assert (store.tails, len(store.ranges)) == (1, 1)
+
+
+def test_a_cancelled_reader_leaves_the_others_alone() -> None:
+    lake = Lake()
+    lake.add(table(range(30)))
+
+    async def race() -> int:
+        def read() -> asyncio.Task[object]:
+            return asyncio.ensure_future(
+                lake.reader.read(lake.files, [], partition=0, offset=0, end_offset=30, max_bytes=1 << 20)
+            )
+
+        first, second = read(), read()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        first.cancel()
+        history = await second
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        return len(parse(history.parts))  # type: ignore[attr-defined]
+
+    assert asyncio.run(race()) == 30
+
+
+def test_deleted_rows_that_come_back_are_seen_again() -> None:
+    """A rollback brings rows back; what was learned with the deletes must not hide them."""
+    lake = Lake()
+    first = lake.add(table([0, 2, 4]))
+    lake.add(table([1, 3, 5]))
+    lake.delete((first.path, 2))
+    deletes, lake.deletes = lake.deletes, []
+    lake.deletes = deletes
+    assert [record.offset for record in lake.replay(0, 6)] == [0, 1, 2, 3, 5]
+    lake.deletes = []
+    assert [record.offset for record in lake.replay(0, 6)] == [0, 1, 2, 3, 4, 5]
+
+
+def test_paths_are_one_file_however_they_are_spelled(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    from lakestream.objects import LocalObjects
+
+    store = LocalObjects(str(tmp_path))
+    sink = io.BytesIO()
+    pq.write_table(table(range(5)), sink, store_schema=False)
+    asyncio.run(store.put("a.parquet", [sink.getvalue()]))
+    reader = HistoryReader(store)
+    file = DataFile(f"file:{tmp_path}/a.parquet", 5, 0, 0, 0, 0, 4, None)
+    gone = io.BytesIO()
+    pq.write_table(pa.table({"file_path": [f"file://{tmp_path}/a.parquet"], "pos": [1]}), gone)
+    asyncio.run(store.put("d.parquet", [gone.getvalue()]))
+    deletes = [PositionDeletes(f"file://{tmp_path}/d.parquet")]
+    history = asyncio.run(reader.read([file], deletes, partition=0, offset=0, end_offset=5, max_bytes=9999))
+    assert [record.offset for record in parse(history.parts)] == [0, 2, 3, 4]
+
+
+@quick
+@given(st.integers(0, 10_000), st.integers(BASE_MS - 5, BASE_MS + 1005), st.integers(0, 40), st.integers(1, 60))
+def test_times_against_a_plain_search(seed: int, timestamp_ms: int, start: int, end: int) -> None:
+    rng = random.Random(seed)
+    lake = Lake()
+    offsets = sorted(rng.sample(range(60), 30))
+    cut = rng.randrange(1, 30)
+    lake.add(shuffled(table(offsets[:cut]), seed), row_group_size=7)
+    file = lake.add(table(offsets[cut:]), row_group_size=7, write_statistics=rng.random() < 0.5)
+    lake.add(table(range(60), partition=1))
+    lake.delete((file.path, 0))
+    there = [expected(offset) for offset in offsets if offset != offsets[cut]]
+    times = [(record.offset, record.timestamp_ms) for record in there]
+    lake.files = [replace(file, timestamp_max_ms=None if rng.random() < 0.3 else BASE_MS + 1000) for file in lake.files]
+    found = asyncio.run(
+        lake.reader.first_at_or_after(
+            lake.files, lake.deletes, partition=0, timestamp_ms=timestamp_ms, offset=start, end_offset=end
+        )
+    )
+    fitting = [pair for pair in times if pair[1] >= timestamp_ms and start <= pair[0] < end]
+    assert found == (fitting[0] if fitting else None)
+    newest = asyncio.run(lake.reader.newest(lake.files, lake.deletes, partition=0, end_offset=end))
+    below = [pair for pair in times if pair[0] < end]
+    assert newest == (max(below, key=lambda pair: (pair[1], -pair[0])) if below else None)
+
+
+def test_records_without_a_time_are_never_the_newest() -> None:
+    lake = Lake()
+    rows = table(range(3))
+    lake.add(rows.set_column(2, ARROW_SCHEMA.field("_timestamp"), pa.nulls(3, pa.timestamp("us", tz="UTC"))))
+    assert [record.timestamp_ms for record in lake.read(0, 3)[0]] == [-1, -1, -1]
+    assert asyncio.run(lake.reader.newest(lake.files, [], partition=0, end_offset=3)) is None
+    first = lake.reader.first_at_or_after(lake.files, [], partition=0, timestamp_ms=0, offset=0, end_offset=3)
+    assert asyncio.run(first) is None
+
+
+def test_no_files() -> None:
+    lake = Lake()
+    assert lake.read(0, 10) == ([], 10)
+    assert asyncio.run(lake.reader.newest([], [], partition=0, end_offset=5)) is None
