@@ -14,7 +14,7 @@ import msgspec
 
 from lakestream.errors import NotCoordinator
 from lakestream.metadata import codec
-from lakestream.metadata.store import ABSENT, Address, Applied, Lease, Store, Transaction
+from lakestream.metadata.store import ABSENT, Address, Applied, Lease, Outcome, Refused, Store, Transaction
 from lakestream.model import StreamPartition
 
 _LEASE: Final = "lease"
@@ -78,22 +78,30 @@ class GroupRows:
         return codec.decode(entry.value, GroupState, f"group {self._group}")
 
     async def save(self, state: GroupState) -> None:
-        """Persists a generation before any member sees it."""
-        self._state_version = await self._write({_STATE: codec.encode(state)}, check_state=False)
+        """Persists a generation before any member sees it. A save whose reply was lost may still be on its way: the
+        state's version, checked here, keeps it from landing after a later one."""
+        rows = {_STATE: codec.encode(state)}
+        while True:
+            outcome = await self._write(rows)
+            if isinstance(outcome, Applied):
+                self._state_version = outcome.version
+                return
+            # Only the lease's holder writes the state: an earlier save of our own has landed after all.
+            entry = outcome.current[_STATE]
+            self._state_version = entry.version if entry is not None else ABSENT
 
     async def commit(self, offsets: Mapping[StreamPartition, CommittedOffset]) -> None:
         """All or none. Raises `StaleGeneration` if the state was saved anew meanwhile."""
         rows = {_offset_key(partition): codec.encode(offset) for partition, offset in offsets.items()}
-        await self._write(rows, check_state=True)
+        if not isinstance(await self._write(rows), Applied):
+            raise StaleGeneration(self._group)
 
-    async def _write(self, rows: Mapping[str, bytes], *, check_state: bool) -> int:
-        checks = {_LEASE: self._token} | ({_STATE: self._state_version} if check_state else {})
+    async def _write(self, rows: Mapping[str, bytes]) -> Outcome:
+        checks = {_LEASE: self._token, _STATE: self._state_version}
         [outcome] = await self._store.transact([Transaction(_shard(self._group), checks, rows)])
-        if isinstance(outcome, Applied):
-            return outcome.version
-        if _LEASE in outcome.current:
+        if isinstance(outcome, Refused) and _LEASE in outcome.current:
             raise NotCoordinator(f"the lease of group {self._group} was taken by another broker")
-        raise StaleGeneration(self._group)
+        return outcome
 
 
 async def committed_offsets(store: Store, group: str) -> dict[StreamPartition, CommittedOffset]:

@@ -1,0 +1,1 @@
+"""The deterministic simulator: real protocol code on a seeded loop, simulated backends, faults and auditors."""

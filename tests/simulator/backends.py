@@ -1,0 +1,125 @@
+"""The simulated metadata store and object store: real semantics, unreliable delivery.
+
+With a calm world they pass the contract suites of the real backends.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from lakestream.errors import Conflict, CorruptObject, ObjectMissing, Unavailable
+from lakestream.metadata.memory import MemoryStore
+from lakestream.metadata.store import Address, Entry, Lease, Outcome, Transaction
+from lakestream.objects.store import Buffer, ObjectInfo
+from lakestream.runtime import Runtime
+from simulator.world import World, run_now
+
+
+class SimulatedStore:
+    """A linearizable store behind a network that loses, delays and repeats."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.core = MemoryStore(Runtime(world.process("store clock"), world.random))
+
+    async def get(self, addresses: Sequence[Address]) -> list[Entry | None]:
+        return await self._world.operation("get", lambda: run_now(self.core.get(addresses)))
+
+    async def range(self, shard: str, start: str, end: str, *, limit: int | None = None) -> list[Entry]:
+        return await self._world.operation("range", lambda: run_now(self.core.range(shard, start, end, limit=limit)))
+
+    async def transact(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        shards = ",".join(transaction.shard[-8:] for transaction in transactions)
+        return await self._world.operation(f"transact {shards}", lambda: run_now(self.core.transact(transactions)))
+
+    async def watch(self, seen: Mapping[Address, int], *, timeout_ms: int) -> bool:
+        await self._world.operation("watch", lambda: None)
+        return await self.core.watch(seen, timeout_ms=timeout_ms)
+
+    async def acquire_lease(self, address: Address, holder: str, *, ttl_ms: int) -> Lease:
+        return await self._world.operation(
+            "acquire", lambda: run_now(self.core.acquire_lease(address, holder, ttl_ms=ttl_ms))
+        )
+
+    async def release_lease(self, address: Address, token: int) -> None:
+        await self._world.operation("release", lambda: run_now(self.core.release_lease(address, token)))
+
+    async def leases(self, shard: str, start: str, end: str) -> list[tuple[str, Lease]]:
+        return await self._world.operation("leases", lambda: run_now(self.core.leases(shard, start, end)))
+
+    async def close(self) -> None:
+        await self.core.close()
+
+
+class SimulatedObjects:
+    """A bucket. Names once deleted are remembered, so that an auditor can tell what was lost from what never was."""
+
+    def __init__(self, world: World, *, stale_list_s: float = 0.0, partial_deletes: bool = False) -> None:
+        self._world = world
+        self._stale_list_s = stale_list_s
+        self._partial_deletes = partial_deletes
+        self.objects: dict[str, bytes] = {}
+        self.written_at_s: dict[str, float] = {}
+        self.deleted: dict[str, None] = {}
+
+    @property
+    def url(self) -> str:
+        return "simulated:/"
+
+    async def put(self, key: str, parts: Sequence[Buffer], *, overwrite: bool = False) -> None:
+        data = b"".join(parts)
+
+        def apply() -> None:
+            if key in self.objects and not overwrite:
+                raise Conflict(f"{key} exists")
+            self.objects[key] = data
+            self.written_at_s[key] = self._world.loop.time()
+
+        await self._world.operation(f"put {key}", apply)
+
+    async def get(self, key: str) -> bytes:
+        return await self._world.operation(f"get {key}", lambda: self._data(key))
+
+    async def get_range(self, key: str, start: int, length: int) -> bytes:
+        def apply() -> bytes:
+            data = self._data(key)[start : start + length]
+            if len(data) < length:
+                raise CorruptObject(f"{key} ends before {start + length}")
+            return data
+
+        return await self._world.operation(f"get {key}", apply)
+
+    async def get_tail(self, key: str, length: int) -> bytes:
+        return await self._world.operation(f"get {key}", lambda: self._data(key)[-length:] if length else b"")
+
+    async def list(self, prefix: str, *, after: str | None = None) -> AsyncIterator[ObjectInfo]:
+        folder = prefix if prefix.endswith("/") or not prefix else prefix + "/"
+        stale_at_s = self._world.loop.time() - self._world.random.random() * self._stale_list_s
+
+        def apply() -> "list[ObjectInfo]":
+            return [
+                ObjectInfo(key, len(self.objects[key]), round(self.written_at_s[key] * 1000))
+                for key in sorted(self.objects)
+                if key.startswith(folder) and (after is None or key > after) and self.written_at_s[key] <= stale_at_s
+            ]
+
+        for info in await self._world.operation(f"list {prefix}", apply):
+            yield info
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        def apply() -> bool:
+            count = len(keys)
+            if self._partial_deletes and self._world.chance(0.2):
+                count = self._world.random.randrange(len(keys) + 1)
+            for key in keys[:count]:
+                if self.objects.pop(key, None) is not None:
+                    self.deleted[key] = None
+                    self._world.trace(f"object {key} is deleted")
+            return count == len(keys)
+
+        if not await self._world.operation(f"delete {len(keys)} objects", apply):
+            raise Unavailable("throttled after some of the deletes")
+
+    def _data(self, key: str) -> bytes:
+        try:
+            return self.objects[key]
+        except KeyError:
+            raise ObjectMissing(f"{key} is not there") from None

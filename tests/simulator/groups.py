@@ -1,0 +1,110 @@
+"""Members of a consumer group: they join, share the partitions, read on from what was committed, and commit."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from lakestream.errors import NotCoordinator, RetryableError, UnknownStream
+from lakestream.kafka.groups.model import Join, Joined, Protocol, Sync
+from lakestream.metadata.groups import CommittedOffset
+from lakestream.model import StreamPartition
+
+if TYPE_CHECKING:
+    from simulator.actors import BrokerActor
+    from simulator.history import History
+
+GROUP = "readers"
+_SESSION_MS = 6_000
+
+
+class MemberActor:
+    """Finds its coordinator anew whenever an answer is not what it hoped for."""
+
+    def __init__(self, history: "History", number: int) -> None:
+        self._history = history
+        self._name = f"member{number}"
+        self._member_id = ""
+
+    async def live(self) -> None:
+        random = self._history.world.random
+        while True:
+            await asyncio.sleep(random.uniform(0.05, 1.0))
+            try:
+                await self._belong()
+            except (RetryableError, NotCoordinator, UnknownStream):
+                continue
+
+    async def _belong(self) -> None:
+        """One membership, from join to whatever ends it."""
+        coordinator = await self._find()
+        joined = await coordinator.coordinate(lambda group: group.join(GROUP, self._join()))
+        if joined.error is ErrorCode.member_id_required:
+            self._member_id = joined.member_id
+            return
+        if joined.error is not ErrorCode.none:
+            self._member_id = ""
+            return
+        self._member_id = joined.member_id
+        plan = self._plan(joined) if joined.leader == joined.member_id else {}
+        sync = Sync(self._member_id, None, joined.generation, "consumer", "range", plan)
+        synced = await coordinator.coordinate(lambda group: group.sync(GROUP, sync))
+        if synced.error is not ErrorCode.none:
+            return
+        mine = msgspec.msgpack.decode(synced.assignment, type=list[int]) if synced.assignment else []
+        self._history.world.trace(f"{self._name} has {mine} in generation {joined.generation}")
+        await self._read(coordinator, joined.generation, mine)
+
+    async def _read(self, coordinator: "BrokerActor", generation: int, mine: list[int]) -> None:
+        history, random = self._history, self._history.world.random
+        committed = await coordinator.coordinate(lambda group: group.offsets(GROUP))
+        partitions = [partition for partition in history.partitions() if partition.index in mine]
+        positions = {
+            partition: committed[partition].offset if partition in committed else 0 for partition in partitions
+        }
+        for _ in range(random.randint(1, 6)):
+            await asyncio.sleep(random.uniform(0.05, 1.5))
+            error = await coordinator.coordinate(
+                lambda group: group.heartbeat(GROUP, self._member_id, None, generation)
+            )
+            if error is not ErrorCode.none:
+                return
+            offsets: dict[StreamPartition, CommittedOffset] = {}
+            for partition in partitions:
+                known = len(history.auditor.values.get(partition, {}))
+                positions[partition] = min(known, positions[partition] + random.randint(0, 3)) or positions[partition]
+                offsets[partition] = CommittedOffset(positions[partition], 0, "", 0)
+            error = await coordinator.coordinate(
+                lambda group, offsets=offsets: group.commit(GROUP, self._member_id, None, generation, offsets)
+            )
+            if error is not ErrorCode.none:
+                return
+
+    async def _find(self) -> "BrokerActor":
+        history = self._history
+        found = await history.broker().coordinate(lambda group: group.find(GROUP))
+        return history.broker_numbered(found.broker_id)
+
+    def _join(self) -> Join:
+        return Join(
+            member_id=self._member_id,
+            instance_id=None,
+            client_id=self._name,
+            client_host="simulated",
+            session_timeout_ms=_SESSION_MS,
+            rebalance_timeout_ms=2_000,
+            protocol_type="consumer",
+            protocols=[Protocol("range", b"")],
+            id_required=True,
+            skips_assignment=False,
+        )
+
+    def _plan(self, joined: Joined) -> dict[str, bytes]:
+        """Partitions dealt out in turn."""
+        members = sorted(member.member_id for member in joined.members)
+        count = len(self._history.partitions())
+        return {
+            member: msgspec.msgpack.encode(list(range(number, count, len(members))))
+            for number, member in enumerate(members)
+        }

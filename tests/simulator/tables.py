@@ -1,0 +1,140 @@
+"""Tables in the simulation: files are lists of rows, written and read through the simulated bucket."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from lakestream.errors import LakestreamError, RetryableError
+from lakestream.frontier.reading import extent_bytes, read_tile
+from lakestream.frontier.tile import Slice, Tile, TileOutcome
+from lakestream.model import DataFile, PositionDeletes, WrittenFile
+from lakestream.runtime import Runtime
+from simulator.backends import SimulatedObjects
+from simulator.batches import TIMESTAMP_MS, Row, batch, rows
+
+_ROWS = msgspec.msgpack.Decoder(list[tuple[int, int, bytes]])
+
+
+def encode_rows(found: Iterable[Row]) -> bytes:
+    return msgspec.msgpack.encode(list(found))
+
+
+def decode_rows(data: bytes) -> list[Row]:
+    return [Row(*row) for row in _ROWS.decode(data)]
+
+
+def written(path: str, found: Sequence[Row], size_bytes: int) -> WrittenFile:
+    return WrittenFile(
+        path=path,
+        spec_id=0,
+        size_bytes=size_bytes,
+        record_count=len(found),
+        partition_min=min(row.partition for row in found),
+        partition_max=max(row.partition for row in found),
+        offset_min=min(row.offset for row in found),
+        offset_max=max(row.offset for row in found),
+        timestamp_max_ms=TIMESTAMP_MS,
+    )
+
+
+class SimulatedTiles:
+    """A `TileRunner`: the WAL is read by the real code, rows are written as the simulation keeps them."""
+
+    parallelism = 2
+
+    def __init__(self, objects: SimulatedObjects, runtime: Runtime) -> None:
+        self._objects = objects
+        self._runtime = runtime
+
+    async def run(self, tiles: Sequence[Tile]) -> list[TileOutcome]:
+        return [await self._write(tile) for tile in tiles]
+
+    async def _write(self, tile: Tile) -> TileOutcome:
+        try:
+            held = await read_tile(tile, self._objects)
+            found: list[Row] = []
+            for part in tile.slices:
+                for extent in part.extents:
+                    data = extent_bytes(tile, part, extent, held)
+                    found += [row for row in rows(data, part.partition, extent.base_offset) if _inside(row, part)]
+            first = tile.slices[0]
+            name = f"data/{first.partition:05d}-{first.start:020d}-{self._runtime.new_id().hex}.parquet"
+            path = f"{tile.location}/{name}"
+            data_bytes = encode_rows(found)
+            await self._objects.put(path.removeprefix(self._objects.url + "/"), [data_bytes])
+        except LakestreamError as error:
+            return TileOutcome(error=str(error), retryable=isinstance(error, RetryableError))
+        return TileOutcome(files=(written(path, found, len(data_bytes)),))
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    parts: list[bytes] = field(default_factory=list)
+    next_offset: int = 0
+
+
+class SimulatedHistory:
+    """Reads what `SimulatedTiles` or an outside engine wrote."""
+
+    def __init__(self, objects: SimulatedObjects) -> None:
+        self._objects = objects
+
+    async def read(
+        self,
+        files: Sequence[DataFile],
+        deletes: Sequence[PositionDeletes],
+        *,
+        partition: int,
+        offset: int,
+        end_offset: int,
+        max_bytes: int,
+    ) -> History:
+        found = await self._rows(files, partition, offset, end_offset)
+        if not found:
+            return History([], end_offset)
+        taken = found[: max(1, max_bytes // 100)]
+        data = batch([row.value for row in taken], offsets=[row.offset for row in taken])
+        return History([data], taken[-1].offset + 1)
+
+    async def first_at_or_after(
+        self,
+        files: Sequence[DataFile],
+        deletes: Sequence[PositionDeletes],
+        *,
+        partition: int,
+        timestamp_ms: int,
+        offset: int,
+        end_offset: int,
+    ) -> tuple[int, int] | None:
+        found = await self._rows(files, partition, offset, end_offset)
+        return (found[0].offset, TIMESTAMP_MS) if found and timestamp_ms <= TIMESTAMP_MS else None
+
+    async def newest(
+        self, files: Sequence[DataFile], deletes: Sequence[PositionDeletes], *, partition: int, end_offset: int
+    ) -> tuple[int, int] | None:
+        found = await self._rows(files, partition, 0, end_offset)
+        return (found[0].offset, TIMESTAMP_MS) if found else None
+
+    async def _rows(self, files: Sequence[DataFile], partition: int, offset: int, end_offset: int) -> list[Row]:
+        found: list[Row] = []
+        for file in files:
+            if _may_hold(file, partition, offset, end_offset):
+                data = await self._objects.get(file.path.removeprefix(self._objects.url + "/"))
+                found += [
+                    row for row in decode_rows(data) if row.partition == partition and offset <= row.offset < end_offset
+                ]
+        found.sort()
+        return found
+
+
+def _may_hold(file: DataFile, partition: int, offset: int, end_offset: int) -> bool:
+    if file.partition_min is None or file.partition_max is None or file.offset_min is None or file.offset_max is None:
+        return True
+    return file.partition_min <= partition <= file.partition_max and (
+        offset <= file.offset_max and file.offset_min < end_offset
+    )
+
+
+def _inside(row: Row, part: Slice) -> bool:
+    return part.start <= row.offset < part.end
