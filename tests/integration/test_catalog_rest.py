@@ -1,5 +1,6 @@
 """The REST catalog as the protocol has it: status codes, error bodies, and what a stream's table refuses."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ SCHEMA = {
     "schema-id": 0,
     "fields": [{"id": 1, "name": "n", "type": "long", "required": False}],
 }
+V3_TABLE = {"name": "v3", "schema": SCHEMA, "properties": {"format-version": "3"}}
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +160,7 @@ def test_a_staged_table_is_made_by_its_commit(http: httpx.Client) -> None:
         ("/namespaces", b'{"namespace": ["a\\u001eb"]}'),
         ("/namespaces/five/tables", b'{"name": "t"}'),
         ("/namespaces/five/tables", b'{"name": "t", "schema": {"type": "struct", "fields": [{"id": 1}]}}'),
+        ("/namespaces/five/tables", json.dumps(V3_TABLE).encode()),
         ("/namespaces/five/tables/t", b'{"updates": [{"action": "explode"}]}'),
         ("/namespaces/five/tables/t", b'{"updates": [{"action": "set-statistics"}]}'),
         ("/namespaces/five/tables/t", b'{"updates": [{"action": "set-current-schema", "schema-id": 99}]}'),

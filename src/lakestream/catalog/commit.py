@@ -166,7 +166,7 @@ def apply_change(base: TableMetadata, change: Change, location: str | None, *, v
         try:
             requirement.validate(base)
         except CommitFailedException as error:
-            raise Conflict(str(error)) from error
+            raise Conflict(f"Cannot commit: {error}") from error
     if not change.updates:
         return base
     try:

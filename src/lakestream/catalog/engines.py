@@ -27,6 +27,7 @@ from lakestream.catalog.index import read_entries, read_manifests
 from lakestream.errors import Conflict, RequestError, TableExists, TableRefused, UnknownNamespace, UnknownTable
 from lakestream.metadata.pointers import TableName, check_names
 
+_FORMATS: Final = ("1", "2")
 _PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -51,7 +52,7 @@ class EngineTables:
         """Raises `UnknownTable`."""
         current = await self.commits.load(await self.commits.pointers.resolve(name))
         if current is None:
-            raise UnknownTable(f"table {name} does not exist")
+            raise UnknownTable(f"Table does not exist: {name}")
         return current
 
     async def stage(self, table: NewTable) -> TableMetadata:
@@ -59,6 +60,8 @@ class EngineTables:
         check_names((*table.name.namespace, table.name.name))
         await self.commits.pointers.namespace(table.name.namespace)
         await self._check_free(table.name)
+        if table.properties.get("format-version", "2") not in _FORMATS:
+            raise RequestError(f"tables can be made in format version {' or '.join(_FORMATS)} only")
         table_id = self.commits.runtime.new_id()
         folder = _PLAIN.sub("_", f"{'.'.join(table.name.namespace)}.{table.name.name}__{table_id.hex[:8]}")
         try:
@@ -134,7 +137,7 @@ class EngineTables:
             await self.commits.pointers.resolve(name)
         except UnknownTable:
             return
-        raise TableExists(f"table {name} already exists")
+        raise TableExists(f"Table already exists: {name}")
 
     def _check_unbound(self, name: TableName, current: Current) -> None:
         if current.row.pointer.bound:

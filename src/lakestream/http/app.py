@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lakestream.catalog.engines import EngineTables
 from lakestream.errors import LakestreamError
-from lakestream.http.errors import on_http_error, on_invalid_request, on_lakestream_error
+from lakestream.http.errors import on_http_error, on_invalid_request, on_lakestream_error, on_unexpected_error
 from lakestream.http.iceberg import IcebergCatalog
 from lakestream.http.metrics import CONTENT_TYPE, Metrics
 
@@ -53,6 +53,7 @@ def create_app(
             LakestreamError: on_lakestream_error,
             ValidationError: on_invalid_request,
             HTTPException: on_http_error,
+            Exception: on_unexpected_error,
         },
     )
     return _Measured(app, measured)

@@ -64,3 +64,8 @@ def on_http_error(request: Request, error: Exception) -> Response:
         raise error
     kind = {404: "NotFoundException", 405: "UnsupportedOperationException", 413: "BadRequestException"}
     return error_response(request, error.status_code, kind.get(error.status_code, "BadRequestException"), error.detail)
+
+
+def on_unexpected_error(request: Request, _error: Exception) -> Response:
+    """The error itself is for the log, which the server writes."""
+    return error_response(request, 500, "InternalServerError", "the server failed: its log says why")

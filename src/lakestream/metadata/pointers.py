@@ -131,7 +131,7 @@ class Pointers:
         """Raises `UnknownTable`."""
         [entry] = await self._store.get([Address(_SHARD, _name_key(name))])
         if entry is None:
-            raise UnknownTable(f"table {name} does not exist")
+            raise UnknownTable(f"Table does not exist: {name}")
         return codec.decode(entry.value, UUID, f"table name {name}")
 
     async def name_of(self, table_id: UUID) -> TableName | None:
@@ -156,9 +156,9 @@ class Pointers:
             if present is not None:
                 return codec.decode(present.value, TableName, f"name of table {table_id}")
             if taken is not None:
-                raise TableExists(f"table {name} already exists")
+                raise TableExists(f"Table already exists: {name}")
             if space is None and not make_namespace:
-                raise UnknownNamespace(f"namespace {'.'.join(name.namespace)} does not exist")
+                raise UnknownNamespace(f"Namespace does not exist: {'.'.join(name.namespace)}")
             if await self._write(
                 {space_key: _version(space), name_key: ABSENT, id_key: ABSENT},
                 {
@@ -182,9 +182,9 @@ class Pointers:
             if old == to:
                 return
             if taken is not None:
-                raise TableExists(f"table {to} already exists")
+                raise TableExists(f"Table already exists: {to}")
             if space is None:
-                raise UnknownNamespace(f"namespace {'.'.join(to.namespace)} does not exist")
+                raise UnknownNamespace(f"Namespace does not exist: {'.'.join(to.namespace)}")
             if await self._write(
                 {space_key: space.version, name_key: ABSENT, id_key: present.version},
                 {space_key: space.value, name_key: codec.encode(table_id), id_key: codec.encode(to)},
@@ -240,7 +240,7 @@ class Pointers:
                 checks[above.key], puts[above.key] = above.version, above.value
             [present] = await self._read(key)
             if present is not None:
-                raise NamespaceExists(f"namespace {'.'.join(namespace)} already exists")
+                raise NamespaceExists(f"Namespace already exists: {'.'.join(namespace)}")
             if await self._write(checks, puts):
                 return
         raise Unavailable(f"namespace {'.'.join(namespace)} could not be made: the list changes all the time")
@@ -263,7 +263,7 @@ class Pointers:
         for _ in range(_ATTEMPTS):
             entry, _properties = await self._namespace(namespace)
             if await self.tables(namespace) or await self.namespaces(namespace):
-                raise NamespaceNotEmpty(f"namespace {'.'.join(namespace)} is not empty: drop what is inside first")
+                raise NamespaceNotEmpty(f"Namespace is not empty: {'.'.join(namespace)}")
             if await self._write({entry.key: entry.version}, {}, deletes=[entry.key]):
                 return
         raise Unavailable(f"namespace {'.'.join(namespace)} could not be dropped: others change it all the time")
@@ -271,7 +271,7 @@ class Pointers:
     async def _namespace(self, namespace: Namespace) -> tuple[Entry, dict[str, str]]:
         [entry] = await self._read(_namespace_key(namespace))
         if entry is None:
-            raise UnknownNamespace(f"namespace {'.'.join(namespace)} does not exist")
+            raise UnknownNamespace(f"Namespace does not exist: {'.'.join(namespace)}")
         return entry, codec.decode(entry.value, dict[str, str], f"namespace {'.'.join(namespace)}")
 
     async def _read(self, *keys: str) -> list[Entry | None]:
