@@ -43,13 +43,7 @@ def batch(rows: Sequence[Row], *, attributes: int = 0, base_offset: int | None =
     first = rows[0]
     records = bytearray()
     for row in rows:
-        record = (
-            b"\x00"
-            + varint(row.timestamp_ms - first.timestamp_ms)
-            + varint(row.offset - first.offset)
-            + pad
-            + body(row)
-        )
+        record = b"\x00" + varint(row.timestamp_ms - first.timestamp_ms) + varint(row.offset - first.offset) + body(row)
         records += varint(len(record)) + record
     return frame(bytes(records), rows, attributes=attributes, base_offset=base_offset)
 
