@@ -97,10 +97,13 @@ class SparkDriver:
         try:
             with (self._scratch / "spark.log").open("wb") as log:
                 gateway = launch_gateway(conf, {"stderr": log})  # type: ignore[no-untyped-call]
-            return SparkContext(conf=conf, gateway=gateway)
+            context = SparkContext(conf=conf, gateway=gateway)
         except (Py4JError, PySparkRuntimeError, OSError) as error:
             words = self._last_words() or error_text(error)
             raise Unavailable(f"Spark did not start on {self._settings.master}: {words}") from error
+        if _is_local(self._settings):
+            context.pythonExec = sys.executable
+        return context
 
     def _forget(self) -> None:
         """PySpark keeps its gateway in the class; the next driver of this process needs its own."""
@@ -130,6 +133,10 @@ class SparkDriver:
         return ""
 
 
+def _is_local(settings: SparkSettings) -> bool:
+    return settings.master.startswith("local")
+
+
 def _say_nothing(request: object, client_address: object) -> None:
     return
 
@@ -143,12 +150,12 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def error_text(error: Exception) -> str:
-    """The first line of an error that may have come from a JVM that is gone: then even its text is."""
+    """An error's text without its stack, on one line. If the JVM that it came from is gone, so is its text."""
     try:
         text = str(getattr(error, "java_exception", error))
     except (Py4JError, OSError):
         return "the JVM ended"
-    return text.splitlines()[0] if text else type(error).__name__
+    return " ".join(text.partition("\n\tat ")[0].split()) or type(error).__name__
 
 
 def options(settings: SparkSettings, scratch: Path) -> dict[str, str]:
@@ -165,10 +172,6 @@ def options(settings: SparkSettings, scratch: Path) -> dict[str, str]:
         "spark.python.worker.reuse": "true",
         "spark.locality.wait": "0s",
     }
-    if settings.master.startswith("local"):
-        chosen |= {
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.host": "127.0.0.1",
-            "spark.pyspark.python": sys.executable,
-        }
+    if _is_local(settings):
+        chosen |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     return chosen | settings.options

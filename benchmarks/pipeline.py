@@ -1,0 +1,224 @@
+"""The pipeline inside Spark, local[2]: WAL bytes to Iceberg rows per CPU second of JVM, workers and driver together.
+
+A bucket is filled with WAL objects as a busy broker leaves them (8 MiB, 24 partitions each, batches of orders), then
+one tick of the real worker moves them: plan, Spark job, table commit, frontier. What is counted are bytes of
+record values; what they cost is the CPU time of the whole process tree. The session and its first job are not counted.
+"""
+
+import asyncio
+import json
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from benchmarks.result import QUICK, Result, reaches, stays_under
+from lakestream import objects
+from lakestream.catalog import PyIcebergTables
+from lakestream.frontier.lake import Lake
+from lakestream.frontier.settings import PipelineSettings
+from lakestream.frontier.worker import Tick, Worker
+from lakestream.metadata.commit import Batch, Offer
+from lakestream.metadata.committer import Committer
+from lakestream.metadata.sqlite import open_sqlite
+from lakestream.metadata.store import Store
+from lakestream.metadata.topics import Topics
+from lakestream.model import StreamPartition
+from lakestream.objects import ObjectStore
+from lakestream.pipeline import SparkDriver, SparkSettings, SparkTiles
+from lakestream.records import crc32c, walk
+from lakestream.runtime import Runtime, system
+from lakestream.wal import Section, build, object_key
+
+PARTITIONS = 24
+OBJECT_BYTES = 8 * 1024 * 1024
+LOAD_BYTES = (64 if QUICK else 600) * 1024 * 1024
+TICK_BYTES = 16 * 1024 * 1024
+TICKS = 3 if QUICK else 7
+VARIANTS = 8
+"""Different batches per partition; objects repeat them."""
+
+
+def run() -> list[Result]:
+    with tempfile.TemporaryDirectory(prefix="lakestream-bench-") as folder:
+        return asyncio.run(_measure(Path(folder)))
+
+
+async def _measure(folder: Path) -> list[Result]:
+    runtime = system()
+    store = await open_sqlite(str(folder / "metadata.db"))
+    bucket = objects.open(f"file://{folder}/bucket")
+    catalog = PyIcebergTables(store, bucket.url, runtime)
+    driver = SparkDriver(SparkSettings(master="local[2]"))
+    try:
+        await driver.start()
+        lake = Lake(store, catalog, bucket, SparkTiles(driver), runtime, PipelineSettings())
+        bench = _Bench(store, bucket, runtime, Worker(lake, Topics(store, runtime), name="bench"))
+        return await bench.results()
+    finally:
+        await driver.stop()
+        await catalog.close()
+        await store.close()
+
+
+class _Bench:
+    def __init__(self, store: Store, bucket: ObjectStore, runtime: Runtime, worker: Worker) -> None:
+        self._store, self._bucket, self._runtime, self._worker = store, bucket, runtime, worker
+
+    async def results(self) -> list[Result]:
+        warm = await self._filler("warm", 1000)
+        for _ in range(2):
+            await warm.fill(TICK_BYTES)
+            await self._tick()
+        seconds = []
+        for _ in range(TICKS):
+            await warm.fill(TICK_BYTES)
+            started = time.perf_counter()
+            await self._tick()
+            seconds.append(time.perf_counter() - started)
+        results = [stays_under("pipeline, warm tick of 16 MB", statistics.median(seconds), "s", at_most=1.0)]
+        for name, size, target in (("1 KB", 1000, 120), ("100 B", 100, 100)):
+            filler = await self._filler(f"load-{size}", size)
+            value_bytes = await filler.fill(LOAD_BYTES)
+            spent = _CpuMeter()
+            await self._tick()
+            rate = value_bytes / 1e6 / spent.seconds()
+            results.append(reaches(f"pipeline, {name} values, per CPU core", rate, "MB/s", at_least=target))
+        return results
+
+    async def _filler(self, name: str, value_bytes: int) -> "_Filler":
+        topic = await Topics(self._store, self._runtime).create(name, PARTITIONS, {})
+        return _Filler(self._store, self._bucket, topic.each_partition(), value_bytes)
+
+    async def _tick(self) -> Tick:
+        tick = await self._worker.tick()
+        if tick.failures or tick.more or not tick.record_count:
+            raise RuntimeError(f"the tick did not move everything: {tick}")
+        return tick
+
+
+@dataclass(frozen=True, slots=True)
+class _Payload:
+    """A section's batch, ready to be stored many times."""
+
+    data: bytes
+    batches: Sequence[Batch]
+    records: int
+    checksum: int
+
+
+class _Filler:
+    """A broker's worth of WAL objects for one topic."""
+
+    def __init__(
+        self, store: Store, bucket: ObjectStore, partitions: Sequence[StreamPartition], value_bytes: int
+    ) -> None:
+        self._bucket, self._partitions, self._value_bytes = bucket, partitions, value_bytes
+        self._committer = Committer(store)
+        self._flush = 0
+        dice = random.Random(value_bytes)
+        count = OBJECT_BYTES // len(partitions) // value_bytes
+        self._payloads = [_payload(dice, count, value_bytes) for _ in range(VARIANTS)]
+
+    async def fill(self, size_bytes: int) -> int:
+        """Stores and commits about that much; the bytes of values in it."""
+        records = 0
+        for _ in range(-(-size_bytes // OBJECT_BYTES)):
+            records += await self._object()
+        return records * self._value_bytes
+
+    async def _object(self) -> int:
+        self._flush += 1
+        session = f"bench{self._value_bytes}{self._partitions[0].topic_id.hex[:6]}"
+        chosen = {
+            partition: self._payloads[(self._flush + partition.index) % VARIANTS] for partition in self._partitions
+        }
+        sections = [Section(partition, [held.data], held.records, 1) for partition, held in chosen.items()]
+        built = build(sections, [], session=session, flush=self._flush, generation=1)
+        key = object_key(1, session, self._flush)
+        await self._bucket.put(key, built.parts)
+        offers = [
+            Offer(
+                span.partition,
+                session,
+                self._flush,
+                1,
+                ("bucket",),
+                key,
+                span.position,
+                chosen[span.partition].batches,
+                lambda start, end, held=chosen[span.partition]: held.checksum,
+            )
+            for span in built.spans
+        ]
+        await self._committer.commit(offers, {})
+        return sum(held.records for held in chosen.values())
+
+
+def _payload(dice: random.Random, count: int, value_bytes: int) -> _Payload:
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=0,
+        is_transactional=False,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=1 << 30,
+    )
+    now_ms = 1_760_000_000_000
+    for index, value in zip(range(count), _orders(dice, value_bytes), strict=False):
+        builder.append(index, now_ms + index // 10, b"customer-%06d" % dice.randrange(10**6), value, [])
+    data = bytes(builder.build())
+    batches = [
+        Batch(info.position, info.length, info.record_count, info.max_timestamp_ms, -1, -1, -1) for info in walk(data)
+    ]
+    return _Payload(data, batches, count, crc32c(data))
+
+
+def _orders(dice: random.Random, value_bytes: int) -> Iterator[bytes]:
+    """JSON orders, cut to size."""
+    while True:
+        items: list[dict[str, object]] = []
+        while True:
+            items.append(
+                {"sku": f"{dice.getrandbits(48):012x}", "quantity": dice.randint(1, 9), "price": dice.random()}
+            )
+            order = {"id": str(dice.getrandbits(63)), "status": dice.choice(("new", "paid", "sent")), "items": items}
+            text = json.dumps(order).encode()
+            if len(text) >= value_bytes:
+                yield text[:value_bytes]
+                break
+
+
+class _CpuMeter:
+    """CPU seconds of this process and all below it, since it was made."""
+
+    def __init__(self) -> None:
+        self._before = self._now()
+
+    def seconds(self) -> float:
+        return self._now() - self._before
+
+    def _now(self) -> float:
+        me = psutil.Process()
+        total = 0.0
+        for process in (me, *me.children(recursive=True)):
+            with _gone_is_fine():
+                times = process.cpu_times()
+                total += times.user + times.system
+        return total
+
+
+@contextmanager
+def _gone_is_fine() -> Iterator[None]:
+    try:
+        yield
+    except psutil.NoSuchProcess:
+        return
