@@ -1,4 +1,4 @@
-"""What every `TableCatalog` keeps. One line per implementation in `CATALOGS`."""
+"""What every `TableCatalog` keeps. One line per implementation in the fixture."""
 
 import asyncio
 import random
@@ -13,6 +13,8 @@ from lakestream import runtime
 from lakestream.catalog import PyIcebergTables, SimulatedTables, TableCatalog, View
 from lakestream.errors import Conflict, UnknownStream
 from lakestream.metadata.memory import MemoryStore
+from lakestream.metadata.sqlite import open_sqlite
+from lakestream.metadata.store import Store
 from lakestream.model import DataFile, WrittenFile
 from lakestream.table.schema import OFFSET_WINDOW
 
@@ -31,21 +33,23 @@ class Bench:
 Open = Callable[[], AbstractAsyncContextManager[Bench]]
 
 
-@pytest.fixture(params=["pyiceberg", "simulated"])
+@pytest.fixture(params=["pyiceberg", "pyiceberg on sqlite", "simulated"])
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     @asynccontextmanager
     async def opened() -> AsyncIterator[Bench]:
         world = runtime.Runtime(runtime.system().clock, random.Random(7))
-        store = MemoryStore(world)
-        catalog: PyIcebergTables | SimulatedTables
-        if request.param == "pyiceberg":
-            catalog = PyIcebergTables(store, f"file://{tmp_path}/bucket", world)
-        else:
-            catalog = SimulatedTables(store)
+        on_disk = request.param.endswith("sqlite")
+        store: Store = await open_sqlite(str(tmp_path / "metadata.db")) if on_disk else MemoryStore(world)
+        catalog: PyIcebergTables | SimulatedTables = (
+            SimulatedTables(store)
+            if request.param == "simulated"
+            else PyIcebergTables(store, f"file://{tmp_path}/bucket", world)
+        )
         try:
             yield Bench(catalog, tmp_path)
         finally:
             await catalog.close()
+            await store.close()
 
     return opened
 

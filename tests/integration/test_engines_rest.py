@@ -173,6 +173,27 @@ def test_spark_reads_rewrites_and_deletes_beside_the_stream(door: Door, spark: A
 
 
 @pytest.mark.spark
+def test_spark_rewrites_and_deletes_while_the_stream_runs(door: Door, spark: Any, lake: str) -> None:
+    door.create()
+    for _ in range(3):
+        door.append(4)
+    table = f"{lake}.default.orders"
+    with door.appending():
+        spark.sql(f"DELETE FROM {table} WHERE _offset BETWEEN 3 AND 5")
+        options = "options => map('rewrite-all', 'true')"
+        spark.sql(f"CALL {lake}.system.rewrite_data_files(table => 'default.orders', {options})")
+        spark.sql(f"UPDATE {table} SET _schema_id = 1 WHERE _offset = 2")
+    view = door.load()
+    end = view.frontier[0]
+    assert end > 13
+    expected = [offset for offset in range(end) if offset not in (3, 4, 5)]
+    rows = spark.sql(f"SELECT _offset, _schema_id FROM {table} ORDER BY 1").collect()
+    assert [row[0] for row in rows] == expected
+    assert [row[0] for row in rows if row[1] == 1] == [2]
+    assert sum(file.record_count for file in view.files) == len(expected)
+
+
+@pytest.mark.spark
 def test_spark_with_position_deletes_and_expiry(door: Door, spark: Any, lake: str) -> None:
     door.create()
     door.append(6)

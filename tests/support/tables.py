@@ -5,7 +5,7 @@ import random
 import socket
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +19,7 @@ import uvicorn
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from lakestream.catalog import PyIcebergTables, View
+from lakestream.errors import Conflict
 from lakestream.http import create_app
 from lakestream.metadata.memory import MemoryStore
 from lakestream.model import WrittenFile
@@ -81,19 +82,39 @@ class Door:
         return asyncio.run_coroutine_threadsafe(self.tables.load(topic_id), self.loop).result(60)
 
     def append(self, count: int, *, partition: int = 0, topic_id: UUID = ORDERS, spec_id: int = 1) -> View:
-        """Commits the next `count` records of a partition on a fresh view."""
-        view = self.load(topic_id)
-        start = view.frontier[partition]
-        file = write_file(
-            Path(view.location.removeprefix("file://")) / "data",
-            start,
-            start + count,
-            partition=partition,
-            spec_id=spec_id,
-        )
-        frontier = (*view.frontier[:partition], start + count, *view.frontier[partition + 1 :])
-        work = self.tables.commit(view, add=[file], remove=[], frontier=frontier)
+        """Commits the next `count` records of a partition, on a fresh view until nobody else comes first."""
+        work = self._append(count, partition, topic_id, spec_id)
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
+
+    async def _append(self, count: int, partition: int, topic_id: UUID, spec_id: int) -> View:
+        while True:
+            view = await self.tables.load(topic_id)
+            start = view.frontier[partition]
+            folder = Path(view.location.removeprefix("file://")) / "data"
+            file = write_file(folder, start, start + count, partition=partition, spec_id=spec_id)
+            frontier = (*view.frontier[:partition], start + count, *view.frontier[partition + 1 :])
+            try:
+                return await self.tables.commit(view, add=[file], remove=[], frontier=frontier)
+            except Conflict:
+                continue
+
+    @contextmanager
+    def appending(self, *, interval_s: float = 0.4) -> Iterator[None]:
+        """Appends a record at a time, all the while the block runs, and at least one."""
+        stop = threading.Event()
+
+        def work() -> None:
+            self.append(1)
+            while not stop.wait(interval_s):
+                self.append(1)
+
+        with ThreadPoolExecutor(1) as pool:
+            working = pool.submit(work)
+            try:
+                yield
+            finally:
+                stop.set()
+            working.result(60)
 
     def detach(self, topic_id: UUID = ORDERS) -> str | None:
         return asyncio.run_coroutine_threadsafe(self.tables.detach(topic_id), self.loop).result(60)
