@@ -1,0 +1,9 @@
+"""Planted bugs: each breaks one rule of the protocol, and the simulator must notice.
+
+They patch the real code from outside, for the length of one context, and exist nowhere else.
+"""
+
+from simulator.bugs import appending, coordinating, moving, reading
+from simulator.bugs.registry import BUGS
+
+__all__ = ["BUGS", "appending", "coordinating", "moving", "reading"]

@@ -1,0 +1,207 @@
+"""Bugs on the way from the WAL into the table, and in the collection of what is left behind."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+from uuid import UUID
+
+import msgspec
+
+from lakestream.catalog import SimulatedTables
+from lakestream.errors import Conflict, Unavailable
+from lakestream.frontier import advance, collector
+from lakestream.frontier.worker import Worker
+from lakestream.metadata import head, log
+from lakestream.metadata.head import Head
+from lakestream.model import StreamPartition
+from simulator.bugs.registry import bug
+
+
+@bug
+def delete_without_fence() -> Iterator[None]:
+    """The collector trusts age: a broker that slept between PUT and commit finds its object gone."""
+
+    async def nothing(store: Any, partition: StreamPartition, fence: int) -> Head | None:
+        found = await log.read_head(store, partition)
+        return found.head if found is not None else None
+
+    with patch.object(collector, "raise_fence", nothing):
+        yield
+
+
+@bug
+def extents_read_before_the_fence() -> Iterator[None]:
+    """Right steps, wrong order: what commits between the two is not seen."""
+    real_fence, real_read = log.raise_fence, log.read_extents
+    seen: dict[StreamPartition, Any] = {}
+
+    async def fence(store: Any, partition: StreamPartition, number: int) -> Head | None:
+        seen[partition] = await real_read(store, partition)
+        await asyncio.sleep(0.05)
+        return await real_fence(store, partition, number)
+
+    async def read(store: Any, partition: StreamPartition, from_offset: int = 0) -> Any:
+        return seen.pop(partition, None) or await real_read(store, partition, from_offset)
+
+    with patch.object(collector, "raise_fence", fence), patch.object(collector, "read_extents", read):
+        yield
+
+
+@bug
+def orphan_reaped_too_early() -> Iterator[None]:
+    """Files are deleted though the outcome of their commit is not known."""
+    real = advance.commit
+
+    async def tidy(lake: Any, tail: Any, planned: Any, outcomes: Any) -> Any:
+        try:
+            return await real(lake, tail, planned, outcomes)
+        except Unavailable:
+            await advance.discard(lake, [file for outcome in outcomes for file in outcome.files])
+            raise
+
+    with _in_worker("commit", tidy):
+        yield
+
+
+@bug
+def marker_lost_with_its_snapshot() -> Iterator[None]:
+    """The frontier is worked out from the rows that are left, not kept on its own."""
+    real = SimulatedTables.load
+
+    async def load(self: SimulatedTables, topic_id: UUID) -> Any:
+        view = await real(self, topic_id)
+        ends = [0] * len(view.frontier)
+        for file in view.files:
+            if file.partition_min == file.partition_max and file.partition_min is not None:
+                ends[file.partition_min] = max(ends[file.partition_min], (file.offset_max or 0) + 1)
+            else:
+                return view
+        return replace(view, frontier=tuple(ends))
+
+    with patch.object(SimulatedTables, "load", load):
+        yield
+
+
+@bug
+def frontier_moved_back_by_a_zombie() -> Iterator[None]:
+    """The commit does not check that its ranges start at the table's frontier, nor the catalog that it falls."""
+    with (
+        patch.object(advance, "_starts_hold", lambda view, ranges: True),
+        patch("lakestream.catalog.simulated.check_commit", lambda *_: None),
+    ):
+        yield
+
+
+@bug
+def catalog_retries_on_a_new_head() -> Iterator[None]:
+    """The catalog's client resolves a conflict by itself: a zombie's rows go in twice."""
+    real = SimulatedTables.commit
+
+    async def stubborn(self: SimulatedTables, view: Any, *, add: Any, remove: Any, frontier: Any) -> Any:
+        while True:
+            try:
+                return await real(self, view, add=add, remove=remove, frontier=frontier)
+            except Conflict:
+                view = await self.load(view.topic_id)
+                frontier = tuple(map(max, frontier, view.frontier))
+                remove = [file for file in remove if file in view.files]
+
+    with patch.object(SimulatedTables, "commit", stubborn):
+        yield
+
+
+@bug
+def property_only_commit() -> Iterator[None]:
+    """The frontier is set by a second, unchecked change of the table."""
+    real = SimulatedTables.commit
+
+    async def two_steps(self: SimulatedTables, view: Any, *, add: Any, remove: Any, frontier: Any) -> Any:
+        done = await real(self, view, add=add, remove=remove, frontier=view.frontier)
+        await asyncio.sleep(0.5)
+        row = await self._pointers.get(view.topic_id)
+        if row is None or not row.pointer.bound:
+            return done
+        latest = self._metadata[row.pointer.metadata_location]
+        location = self._write(replace(latest, frontier=frontier))
+        await self._pointers.swing(view.topic_id, row.version, replace_location(row.pointer, location))
+        return replace(self._metadata[location], table=view.table)
+
+    with patch.object(SimulatedTables, "commit", two_steps):
+        yield
+
+
+@bug
+def rollback_takes_the_frontier_along() -> Iterator[None]:
+    """An owner's rollback to an older snapshot brings its frontier back."""
+    real = SimulatedTables.commit
+    older: dict[UUID, Any] = {}
+
+    async def rolling(self: SimulatedTables, view: Any, *, add: Any, remove: Any, frontier: Any) -> Any:
+        done = await real(self, view, add=add, remove=remove, frontier=frontier)
+        if remove and view.topic_id in older:
+            row = await self._pointers.get(view.topic_id)
+            if row is not None and row.pointer.metadata_location == done.metadata_location:
+                location = self._write(older[view.topic_id])
+                await self._pointers.swing(view.topic_id, row.version, replace_location(row.pointer, location))
+        older.setdefault(view.topic_id, view)
+        return done
+
+    with patch.object(SimulatedTables, "commit", rolling):
+        yield
+
+
+@bug
+def extents_dropped_before_the_table_commit() -> Iterator[None]:
+    """The log is told that the table has the rows before it has them."""
+    real = advance.commit
+
+    async def hasty(lake: Any, tail: Any, planned: Any, outcomes: Any) -> Any:
+        promised = replace(tail.view, frontier=advance._beyond(tail.view, planned.ranges))
+        await advance.advance(lake, tail, promised)
+        return await real(lake, tail, planned, outcomes)
+
+    with _in_worker("commit", hasty):
+        yield
+
+
+@bug
+def frontier_from_the_plan() -> Iterator[None]:
+    """A worker that was superseded advances the log to what it had planned."""
+    real = Worker._finish
+
+    async def finish(self: Worker, tail: Any, plan: Any, outcomes: Any, progress: Any) -> None:
+        try:
+            await real(self, tail, plan, outcomes, progress)
+        except Unavailable:
+            promised = replace(tail.view, frontier=advance._beyond(tail.view, plan.ranges))
+            await advance.advance(self._lake, tail, promised)
+            raise
+
+    with patch.object(Worker, "_finish", finish):
+        yield
+
+
+@bug
+def off_by_one_range_delete() -> Iterator[None]:
+    """The range of dropped extents takes the first live one along."""
+    real = head.extent_key
+
+    async def advance_frontier(store: Any, partition: StreamPartition, frontier: int) -> Head:
+        with patch.object(log, "extent_key", lambda offset: real(offset + 3)):
+            return await log.advance_frontier(store, partition, frontier)
+
+    with patch.object(advance, "advance_frontier", advance_frontier):
+        yield
+
+
+@contextmanager
+def _in_worker(name: str, changed: Any) -> Iterator[None]:
+    with patch(f"lakestream.frontier.worker.{name}", changed):
+        yield
+
+
+def replace_location(pointer: Any, location: str) -> Any:
+    return msgspec.structs.replace(pointer, metadata_location=location)

@@ -1,0 +1,95 @@
+"""Bugs of readers."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+from uuid import UUID
+
+from lakestream.metadata import committer, log, topics
+from lakestream.model import StreamPartition
+from lakestream.stream import cache, fetch, tails, views
+from simulator.bugs.registry import bug
+
+
+@bug
+def name_instead_of_uuid() -> Iterator[None]:
+    """A topic created again under its old name gets the old topic's rows."""
+
+    def shard_of(partition: StreamPartition) -> str:
+        return f"log/{'0' * 32}/{partition.index:08d}"
+
+    with (
+        patch.object(log, "shard_of", shard_of),
+        patch.object(committer, "shard_of", shard_of),
+        patch.object(topics, "delete_log", _nothing),
+    ):
+        yield
+
+
+@bug
+def cache_served_across_recreation() -> Iterator[None]:
+    """The tail cache knows partitions by their number only."""
+    real_add, real_read = cache.TailCache.add, cache.TailCache.read
+
+    def add(self: Any, partition: StreamPartition, extent: Any, data: bytearray) -> Any:
+        return real_add(self, StreamPartition(UUID(int=0), partition.index), extent, data)
+
+    async def read(self: Any, partition: StreamPartition, extent: Any) -> Any:
+        return await real_read(self, StreamPartition(UUID(int=0), partition.index), extent)
+
+    with patch.object(cache.TailCache, "add", add), patch.object(cache.TailCache, "read", read):
+        yield
+
+
+@bug
+def reader_routed_by_the_head() -> Iterator[None]:
+    """Below head.frontier an older view is asked, and what it lacks is taken for a gap."""
+    real = fetch.Fetcher._route
+
+    async def route(self: Any, view: Any, tail: Any, request: Any, budget_bytes: int, *, at_least_one: bool) -> Any:
+        if view is not None and request.offset < tail.head.frontier:
+            ends = list(view.frontier)
+            ends[request.partition.index] = tail.head.frontier
+            view = replace(view, frontier=tuple(ends))
+        return await real(self, view, tail, request, budget_bytes, at_least_one=at_least_one)
+
+    with patch.object(fetch.Fetcher, "_route", route):
+        yield
+
+
+@bug
+def stale_head_says_out_of_range() -> Iterator[None]:
+    """An offset beyond the end that this broker knows is refused without asking the store."""
+    real = tails.Tails.refresh
+
+    async def refresh(self: Any, partitions: Any) -> None:
+        await real(self, [partition for partition in partitions if not self.knows(partition)])
+
+    with patch.object(tails.Tails, "refresh", refresh):
+        yield
+
+
+@bug
+def missing_object_taken_for_a_gap() -> Iterator[None]:
+    """An extent that is gone from the tail is skipped instead of looked for in a fresh view."""
+    real = fetch.Fetcher._read_extents
+
+    async def read(self: Any, tail: Any, partition: Any, offset: int, budget_bytes: int, *, at_least_one: bool) -> Any:
+        following = tail.extents_from(offset)
+        if following and following[0].base_offset > offset:
+            offset = following[0].base_offset
+        return await real(self, tail, partition, offset, budget_bytes, at_least_one=at_least_one)
+
+    with patch.object(fetch.Fetcher, "_read_extents", read), patch.object(views.Views, "current", _first_view):
+        yield
+
+
+async def _first_view(self: Any, topic_id: UUID, *, reload: bool = False) -> Any:
+    """Views that are loaded once and never again."""
+    held = self._held.get(topic_id)
+    return held.view if held is not None and held.view is not None else await self._refresh(topic_id, None)
+
+
+async def _nothing(store: Any, partition: StreamPartition) -> None:
+    """A step that is left out."""
