@@ -10,7 +10,7 @@ export BROKERS ?= 1
 
 BIN := .venv/bin
 KAFKA_LIBS := $(CURDIR)/.cache/kafka
-SPARK_JARS := $(CURDIR)/.cache/spark
+SPARK_JARS := $(CURDIR)/.cache/jars
 JAVA = JAVA_HOME=$$($(BIN)/python tools/ensure_java.py)
 TEST_ENV = LAKESTREAM_KAFKA_LIBS=$(KAFKA_LIBS) LAKESTREAM_SPARK_JARS=$$(echo $(SPARK_JARS)/*.jar)
 PYTEST_ARGS ?=

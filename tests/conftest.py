@@ -35,12 +35,6 @@ def kafka_libs() -> str:
     return need(os.environ.get("LAKESTREAM_KAFKA_LIBS"), "Kafka's command line tools (LAKESTREAM_KAFKA_LIBS)")
 
 
-@pytest.fixture(scope="session")
-def spark_jars(java: str) -> str:
-    """The Iceberg runtime for Spark, as `spark.jars` takes it."""
-    return need(os.environ.get("LAKESTREAM_SPARK_JARS"), "Iceberg for Spark (LAKESTREAM_SPARK_JARS)")
-
-
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     """Starts `lakestream <arguments>` as a process; whatever still runs at the end of the test is killed."""

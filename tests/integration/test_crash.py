@@ -13,16 +13,28 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
+from kio.schema.errors import ErrorCode
 from pyiceberg.catalog.rest import RestCatalog
-from support.processes import HOST, Cluster, Running
+from support.door import Client, run, span
+from support.processes import Cluster, Running
+from support.records import parse
 
 TOPIC = "events"
 PARTITIONS = 3
-LOAD_S = 10.0
+LOAD_S = 8.0
 PIPELINE_KILLS = 2
 SEED = 20
 COMMITTED = "are in their tables"
+FETCH = {
+    "max_wait": span(100),
+    "min_bytes": 1,
+    "max_bytes": 1 << 23,
+    "isolation_level": 0,
+    "session_id": 0,
+    "session_epoch": -1,
+    "forgotten_topics_data": (),
+}
 FAST = {
     "LAKESTREAM_PIPELINE_GENERATION_INTERVAL_MS": "1000",
     "LAKESTREAM_PIPELINE_COLLECT_INTERVAL_MS": "500",
@@ -68,24 +80,25 @@ class Load(threading.Thread):
             self.unknown.add(message.value())
 
 
-def _read(bootstrap: str, partition: int) -> list[tuple[int, bytes]]:
-    """The whole partition through one broker."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "audit", "enable.partition.eof": True, "log_level": 0}
-    )
+async def _read(port: int, partition: int) -> list[tuple[int, bytes]]:
+    """The whole partition, from this very broker: a Kafka client would go to the one it is told to prefer."""
+    client = await Client.connect(port)
+    found: list[tuple[int, bytes]] = []
+    offset, end = 0, -1
     try:
-        consumer.assign([TopicPartition(TOPIC, partition, 0)])
-        found: list[tuple[int, bytes]] = []
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            for message in consumer.consume(5000, 1.0):
-                if message.error() is None:
-                    found.append((message.offset(), message.value()))
-                elif message.error().name() == "_PARTITION_EOF":
-                    return found
-        raise AssertionError(f"the end of partition {partition} was not reached on {bootstrap}")
+        while offset != end:
+            asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 22}
+            answer = await client.ask(1, 12, FETCH | {"topics": [{"topic": TOPIC, "partitions": [asked]}]})
+            (part,) = answer.responses[0].partitions
+            assert part.error_code is ErrorCode.none, (port, partition, offset, part.error_code)
+            end = part.high_watermark
+            records = parse([part.records]) if part.records else []
+            assert records or offset == end, f"nothing at {offset} of {end} in partition {partition} from {port}"
+            found += [(record.offset, record.value or b"") for record in records if record.offset >= offset]
+            offset = records[-1].offset + 1 if records else offset
+        return found
     finally:
-        consumer.close()
+        await client.close()
 
 
 def _kill_brokers(cluster: Cluster, chance: random.Random, until: Callable[[], bool]) -> None:
@@ -128,7 +141,7 @@ def _check_stream(cluster: Cluster, loads: list[Load]) -> dict[int, list[tuple[i
         acked = {offset: value for load in loads for offset, value in load.acked[partition]}
         assert len(acked) == sum(len(load.acked[partition]) for load in loads), "two records share an offset"
         unknown = set().union(*(load.unknown for load in loads))
-        copies = [_read(f"{HOST}:{port}", partition) for port in cluster.ports]
+        copies = [run(_read(port, partition)) for port in cluster.ports]
         assert all(copy == copies[0] for copy in copies), "brokers disagree"
         stream = dict(copies[0])
         assert len(stream) == len(copies[0])

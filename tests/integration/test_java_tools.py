@@ -31,11 +31,11 @@ def tool(java: str, kafka_libs: str, tmp_path: Path) -> Tool:
 def test_console_producer_and_consumer(cluster: Callable[..., Cluster], tool: Tool) -> None:
     where = ("--bootstrap-server", cluster().bootstrap)
     tool("TopicCommand", "--create", "--topic", "words", "--partitions", "2", *where)
-    keyed = ("--property", "parse.key=true", "--property", "key.separator=:")
+    keyed = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
     text = "".join(f"k{number}:v{number}\n" for number in range(20))
     tool("ConsoleProducer", "--topic", "words", *keyed, *where, stdin=text)
     reading = ("--from-beginning", "--max-messages", "20", "--timeout-ms", "30000")
-    shown = ("--property", "print.key=true", "--property", "key.separator=:")
+    shown = ("--formatter-property", "print.key=true", "--formatter-property", "key.separator=:")
     read = tool("consumer.ConsoleConsumer", "--topic", "words", *reading, *shown, *where)
     assert sorted(read.stdout.splitlines()) == sorted(text.splitlines())
 
