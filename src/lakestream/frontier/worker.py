@@ -44,6 +44,7 @@ class Tick:
 
 @dataclass(slots=True)
 class _Aside:
+    topic: str
     failures: int
     until_ms: int
 
@@ -65,6 +66,11 @@ class Worker:
         self._tables: set[UUID] = set()
         self._aside: dict[UUID, _Aside] = {}
         self._leases: dict[UUID, int] = {}
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """The topics whose last try failed."""
+        return tuple(sorted(aside.topic for aside in self._aside.values()))
 
     async def tick(self) -> Tick:
         """Moves what is due now. Errors of one topic are in the result; those of the topic list are raised."""
@@ -194,7 +200,7 @@ class Worker:
         self._tables.discard(topic.topic_id)
         failures = self._aside[topic.topic_id].failures + 1 if topic.topic_id in self._aside else 1
         wait_ms = min(settings.max_backoff_ms, settings.backoff_ms << min(failures - 1, 20))
-        self._aside[topic.topic_id] = _Aside(failures, self._lake.runtime.clock.now_ms() + wait_ms)
+        self._aside[topic.topic_id] = _Aside(topic.name, failures, self._lake.runtime.clock.now_ms() + wait_ms)
         progress.failures.append(Failure(topic.name, error, wait_ms))
 
 

@@ -92,7 +92,7 @@ class _Service:
         self._name = f"pipeline-{components.runtime.new_id()}"
         self._records = 0
         self._wal_bytes = 0
-        self._failed: dict[str, None] = {}
+        self._failed: tuple[str, ...] = ()
 
     async def run(self, once: bool) -> Summary:
         try:
@@ -111,7 +111,7 @@ class _Service:
                 _log.warning("Spark's driver died; starting it again")
         except _Stopped:
             _log.info("stopped")
-        return Summary(self._records, self._wal_bytes, tuple(self._failed))
+        return Summary(self._records, self._wal_bytes, self._failed)
 
     async def _serve(self, driver: SparkDriver, once: bool) -> bool:
         """True when the work is done, False when Spark has died under it."""
@@ -145,7 +145,7 @@ class _Service:
             return Tick()
         self._records += tick.record_count
         self._wal_bytes += tick.wal_bytes
-        self._failed = dict.fromkeys(failure.topic for failure in tick.failures)
+        self._failed = worker.failing
         for failure in tick.failures:
             _log.warning("topic %s is set aside for %d ms: %s", failure.topic, failure.retry_in_ms, failure.error)
         if tick.topics:

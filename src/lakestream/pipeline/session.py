@@ -31,6 +31,12 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 """
 _DAEMON: Final = "lakestream.pipeline.daemon"
+_MEMORY: Final = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+}
+"""Workers fill and free the same large buffers over and over: keep the pages instead of giving them back."""
 _STOP_S: Final = 3.0
 _POLL_S: Final = 0.05
 _LAST_WORDS: Final = 600
@@ -174,4 +180,6 @@ def options(settings: SparkSettings, scratch: Path) -> dict[str, str]:
     }
     if _is_local(settings):
         chosen |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    for name, value in _MEMORY.items():
+        chosen[f"spark.executorEnv.{name}"] = value
     return chosen | settings.options

@@ -1,0 +1,206 @@
+"""Dead WAL objects go, living ones stay, and neither clocks nor faults decide which is which."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from support.frontier import SETTINGS, Producer, World
+
+from lakestream.errors import Unavailable
+from lakestream.frontier.collector import Collected, Collector
+from lakestream.metadata.counters import current_generation, raise_generation
+from lakestream.metadata.log import delete_log, read_head
+from lakestream.metadata.topics import Topic
+from lakestream.wal import WAL_PREFIX, Receipt, build, object_key
+
+
+async def dead_world(count: int = 1) -> tuple[World, Topic, Producer]:
+    """`count` objects that are in the table, and old."""
+    world = World()
+    topic = await world.create("orders", 2)
+    producer = Producer(world, "one")
+    for number in range(count):
+        await producer.append({topic.each_partition()[0]: [b"%d" % number]})
+    await world.drain()
+    return world, topic, producer
+
+
+async def later(world: World, collector: Collector, passes: int = 1) -> Collected:
+    for _ in range(passes):
+        world.clock.ms += 1_000
+        found = await collector.collect()
+    return found
+
+
+def test_an_object_is_safe_for_three_generations_and_then_gone() -> None:
+    async def scenario() -> None:
+        world, topic, _ = await dead_world()
+        _, collector = world.pipeline()
+        born = await current_generation(world.store)
+        for age in (1, 2):
+            found = await later(world, collector)
+            assert (found.generation, found.deleted) == (born + age, 0)
+            assert len(await world.wal_keys()) == 1
+        assert (await later(world, collector)).deleted == 1
+        head = await read_head(world.store, topic.each_partition()[0])
+        assert head is not None
+        assert head.head.fence == born + 1
+        assert head.head.sessions == {}
+
+    asyncio.run(scenario())
+
+
+def test_an_object_that_one_extent_names_stays() -> None:
+    async def scenario() -> None:
+        world = World()
+        topic = await world.create("orders", 2)
+        one, two = topic.each_partition()
+        await Producer(world, "one").append({one: [b"a"], two: [b"b"]})
+        _, collector = world.pipeline()
+        await later(world, collector, 8)
+        assert len(await world.wal_keys()) == 1
+        await world.drain()
+        await world.check_whole()
+        await later(world, collector, 2)
+        assert await world.wal_keys() == []
+
+    asyncio.run(scenario())
+
+
+def test_a_deleted_partition_counts_as_fenced() -> None:
+    async def scenario() -> None:
+        world = World()
+        topic = await world.create("orders", 1)
+        await Producer(world, "one").append({topic.each_partition()[0]: [b"a"]})
+        await delete_log(world.store, topic.each_partition()[0])
+        _, collector = world.pipeline()
+        await later(world, collector, 4)
+        assert await world.wal_keys() == []
+
+    asyncio.run(scenario())
+
+
+def test_readers_get_their_grace() -> None:
+    async def scenario() -> None:
+        world, _, _ = await dead_world()
+        generation = await current_generation(world.store)
+        for raised in range(generation, generation + 5):
+            await raise_generation(world.store, raised)
+        _, collector = world.pipeline()
+        assert (await collector.collect()).deleted == 0
+        world.clock.ms += SETTINGS.grace_ms
+        assert (await collector.collect()).deleted == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_receipt_is_kept_as_long_as_its_object() -> None:
+    async def scenario() -> None:
+        world = World()
+        topic = await world.create("orders", 1)
+        [partition] = topic.each_partition()
+        producer = Producer(world, "one")
+        await producer.append({partition: [b"a"]})
+        [data_key] = await world.wal_keys()
+        receipt = Receipt(data_key, ((partition, 0),))
+        built = build([], [receipt], session="one", flush=99, generation=1)
+        await world.objects.put(object_key(1, "one", 99), built.parts)
+        _, collector = world.pipeline()
+        await later(world, collector, 6)
+        assert len(await world.wal_keys()) == 2
+        await world.drain()
+        await later(world, collector, 2)
+        assert await world.wal_keys() == []
+
+    asyncio.run(scenario())
+
+
+def test_damage_is_reported_and_never_deleted() -> None:
+    async def scenario() -> None:
+        world, _, _ = await dead_world(2)
+        [first, second] = await world.wal_keys()
+        await world.objects.put(first, [b"garbage"], overwrite=True)
+        await world.objects.put(f"{WAL_PREFIX}0000000001/what", [b"x"])
+        _, collector = world.pipeline()
+        found = await later(world, collector, 5)
+        assert [text.startswith((first, "'wal/0000000001/what'")) for text in found.corrupt] == [True, True]
+        keys = await world.wal_keys()
+        assert first in keys
+        assert second not in keys
+
+    asyncio.run(scenario())
+
+
+class _Throttled:
+    """An object store that refuses some deletes, and counts footer reads."""
+
+    def __init__(self, target: Any, refuse: int) -> None:
+        self._target, self._refuse = target, refuse
+        self.tails = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
+
+    async def get_tail(self, key: str, length: int) -> bytes:
+        self.tails += 1
+        data: bytes = await self._target.get_tail(key, length)
+        return data
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        if self._refuse:
+            self._refuse -= 1
+            raise Unavailable("slow down")
+        await self._target.delete(keys)
+
+
+def test_a_throttled_delete_is_tried_again_later_without_reading_footers_twice() -> None:
+    async def scenario() -> None:
+        world, _, _ = await dead_world(3)
+        throttled = _Throttled(world.objects, refuse=2)
+        world.objects = throttled  # type: ignore[assignment]
+        _, collector = world.pipeline()
+        found = await later(world, collector, 3)
+        assert (found.deleted, found.undeleted) == (0, 3)
+        assert (await later(world, collector)).deleted == 0
+        assert (await later(world, collector)).deleted == 3
+        assert throttled.tails == 3
+        assert await world.wal_keys() == []
+
+    asyncio.run(scenario())
+
+
+def test_a_pass_is_bounded_and_the_next_goes_on_behind_it() -> None:
+    async def scenario() -> None:
+        world, topic, producer = await dead_world(2)
+        await producer.append({topic.each_partition()[1]: [b"alive"]})
+        world.settings = type(SETTINGS)(max_collect_objects=1, generation_interval_ms=1_000, grace_ms=0)
+        _, collector = world.pipeline()
+        await later(world, collector, 3)
+        for _ in range(4):
+            assert (await later(world, collector)).examined <= 1
+        assert len(await world.wal_keys()) == 1
+
+    asyncio.run(scenario())
+
+
+def test_without_objects_the_generation_rests() -> None:
+    async def scenario() -> None:
+        world = World()
+        _, collector = world.pipeline()
+        before = await current_generation(world.store)
+        await later(world, collector, 5)
+        assert await current_generation(world.store) == before
+
+    asyncio.run(scenario())
+
+
+def test_two_collectors_do_not_raise_it_twice_as_fast() -> None:
+    async def scenario() -> None:
+        world, _, _ = await dead_world()
+        one, two = world.pipeline()[1], world.pipeline()[1]
+        before = await current_generation(world.store)
+        world.clock.ms += 1_000
+        await asyncio.gather(one.collect(), two.collect())
+        assert await current_generation(world.store) <= before + 2
+
+    asyncio.run(scenario())

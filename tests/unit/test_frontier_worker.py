@@ -1,0 +1,288 @@
+"""A worker's ticks: many topics, some of which fail, belong to somebody else or disappear."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from support.frontier import SETTINGS, Fuse, Producer, World
+
+from lakestream.catalog import View
+from lakestream.errors import Conflict, StorageError, Unavailable
+from lakestream.frontier.settings import PipelineSettings
+from lakestream.frontier.worker import Worker
+from lakestream.metadata import codec
+from lakestream.metadata.log import create_head, read_head
+from lakestream.metadata.store import Transaction
+from lakestream.metadata.topics import Topic, Topics
+from lakestream.model import StreamPartition
+
+
+async def world_with(*names: str, records: int = 3, partitions: int = 1) -> tuple[World, list[Topic]]:
+    world = World()
+    topics = [await world.create(name, partitions) for name in names]
+    producer = Producer(world, "one")
+    for topic in topics:
+        await producer.append({topic.each_partition()[0]: [b"%d" % n for n in range(records)]})
+    return world, topics
+
+
+def test_one_tick_moves_all_topics_in_one_run() -> None:
+    async def scenario() -> None:
+        world, _ = await world_with("a", "b", "c")
+        worker, _ = world.pipeline()
+        tick = await worker.tick()
+        assert (tick.topics, tick.record_count, tick.failures) == (3, 9, ())
+        await world.check_whole()
+        assert (await worker.tick()).topics == 0
+
+    asyncio.run(scenario())
+
+
+def test_an_idle_tick_only_looks() -> None:
+    async def scenario() -> None:
+        world, _ = await world_with("a", "b")
+        fuse = Fuse()
+        worker, _ = world.pipeline(fuse)
+        await worker.tick()
+        fuse.trail.clear()
+        await worker.tick()
+        assert [name for name in fuse.trail if name.startswith("after")] == ["after store.range", "after store.get"]
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_without_records_is_a_table_too() -> None:
+    async def scenario() -> None:
+        world = World()
+        topic = await world.create("empty", 2)
+        worker, _ = world.pipeline()
+        await worker.tick()
+        assert (await world.catalog_on(world.store).load(topic.topic_id)).frontier == (0, 0)
+
+    asyncio.run(scenario())
+
+
+def test_a_failing_topic_is_set_aside_and_the_others_go_on() -> None:
+    async def scenario() -> None:
+        world, [bad, _] = await world_with("bad", "good")
+        world.settings = PipelineSettings(backoff_ms=100, max_backoff_ms=300)
+        [key] = [key for key in await world.wal_keys() if key.endswith("1.wal")]
+        data = bytearray(await world.objects.get(key))
+        data[30] ^= 1
+        await world.objects.put(key, [data], overwrite=True)
+        worker, _ = world.pipeline()
+        waits = []
+        for _ in range(4):
+            tick = await worker.tick()
+            [failure] = tick.failures
+            assert failure.topic == "bad"
+            assert worker.failing == ("bad",)
+            assert isinstance(failure.error, StorageError)
+            waits.append(failure.retry_in_ms)
+            assert not (await worker.tick()).failures
+            world.clock.ms += failure.retry_in_ms
+        assert waits == [100, 200, 300, 300]
+        assert [row.topic for row in await world.rows()] == ["good"] * 3
+        head = await read_head(world.store, bad.each_partition()[0])
+        assert head is not None
+        assert head.head.frontier == 0
+
+        data[30] ^= 1
+        await world.objects.put(key, [data], overwrite=True)
+        assert not (await worker.tick()).failures
+        assert worker.failing == ()
+        await world.check_whole()
+
+    asyncio.run(scenario())
+
+
+def test_a_runner_that_fails_sets_its_topics_aside() -> None:
+    async def scenario() -> None:
+        world, _ = await world_with("a")
+        worker, _ = world.pipeline()
+
+        async def run(tiles: object) -> Any:
+            raise Unavailable("no cluster")
+
+        worker._lake.runner.run = run  # type: ignore[method-assign]
+        [failure] = (await worker.tick()).failures
+        assert (failure.topic, str(failure.error)) == ("a", "no cluster")
+        await world.drain()
+        await world.check_whole()
+
+    asyncio.run(scenario())
+
+
+def test_a_leased_topic_is_left_alone_until_it_is_released() -> None:
+    async def scenario() -> None:
+        world, [topic] = await world_with("a")
+        one, two = world.pipeline(leases=True)[0], world.pipeline(leases=True)[0]
+        assert (await one.tick()).record_count == 3
+        await Producer(world, "more").append({topic.each_partition()[0]: [b"x"]})
+        assert (await two.tick()).topics == 0
+        await one.release()
+        assert (await two.tick()).record_count == 1
+        await Producer(world, "again").append({topic.each_partition()[0]: [b"y"]})
+        assert (await one.tick()).topics == 0
+        world.clock.ms += SETTINGS.lease_ms
+        assert (await one.tick()).record_count == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_big_tail_takes_several_ticks_and_says_so() -> None:
+    async def scenario() -> None:
+        world = World()
+        topic = await world.create("a", 2)
+        producer = Producer(world, "one")
+        for number in range(6):
+            await producer.append({partition: [b"%d" % number] for partition in topic.each_partition()})
+        world.settings = PipelineSettings(max_tick_bytes=150)
+        worker, _ = world.pipeline()
+        ticks = [await worker.tick()]
+        while ticks[-1].more:
+            ticks.append(await worker.tick())
+        assert len(ticks) > 2
+        assert all(tick.record_count >= 2 for tick in ticks)
+        await world.check_whole()
+
+    asyncio.run(scenario())
+
+
+def test_a_table_behind_the_log_is_an_alarm() -> None:
+    async def scenario() -> None:
+        world, [topic] = await world_with("a")
+        await world.drain()
+        world.tables.update({place: _emptied(view) for place, view in world.tables.items()})
+        await Producer(world, "more").append({topic.each_partition()[0]: [b"x"]})
+        [failure] = (await world.pipeline()[0].tick()).failures
+        assert isinstance(failure.error, StorageError)
+        assert "replaced or rolled back" in str(failure.error)
+
+    asyncio.run(scenario())
+
+
+def test_a_hole_in_the_log_is_an_alarm() -> None:
+    async def scenario() -> None:
+        world, [topic] = await world_with("a")
+        await Producer(world, "more").append({topic.each_partition()[0]: [b"x"]})
+        shard = f"log/{topic.topic_id.hex}/00000000"
+        [first, _] = await world.store.range(shard, "x/", "x0")
+        await world.store.transact([Transaction(shard, {}, {}, deletes=[first.key])])
+        [failure] = (await world.pipeline()[0].tick()).failures
+        assert "neither in the table nor in the WAL" in str(failure.error)
+        assert await world.rows() == []
+
+    asyncio.run(scenario())
+
+
+def test_a_deleted_topic_leaves_no_table_behind() -> None:
+    async def scenario() -> None:
+        world, [topic] = await world_with("a")
+        catalog = world.catalog_on(world.store)
+
+        class Late(Topics):
+            """Still lists the topic when somebody has deleted it."""
+
+            async def list(self) -> list[Topic]:
+                found = await super().list()
+                await Topics(world.store, world.runtime).delete(topic.topic_id)
+                return found
+
+        lake = world.pipeline()[0]._lake
+        worker = Worker(lake, Late(world.store, world.runtime), name="w")
+        [failure] = (await worker.tick()).failures
+        assert "was deleted" in str(failure.error)
+        assert await catalog.pointer(topic.topic_id) is None
+        fresh = await world.create("a", 1)
+        await catalog.create(fresh.topic_id, "a", 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_deleted_log_under_a_commit_is_no_failure() -> None:
+    async def scenario() -> None:
+        world, [topic] = await world_with("a")
+
+        async def delete() -> None:
+            await Topics(world.store, world.runtime).drop_logs(topic)
+
+        probe = Fuse()
+        other, _ = await world_with("a")
+        await other.pipeline(probe)[0].tick()
+        fuse = Fuse(probe.trail.index("after catalog.commit") + 1, delete)
+        tick = await world.pipeline(fuse)[0].tick()
+        assert fuse.blown
+        assert tick.failures == ()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("rewrites", [1, 3])
+def test_a_commit_rides_out_rewrites_by_other_engines(rewrites: int) -> None:
+    async def scenario() -> None:
+        world, [topic] = await world_with("a")
+        await world.drain()
+        await Producer(world, "more").append({topic.each_partition()[0]: [b"x"]})
+        worker, _ = world.pipeline()
+        catalog = worker._lake.catalog
+        plain, left = catalog.commit, [rewrites]
+
+        async def commit(view: Any, **change: Any) -> Any:
+            if left[0]:
+                left[0] -= 1
+                now = await catalog.load(topic.topic_id)
+                await plain(now, add=[], remove=[], frontier=now.frontier)
+            return await plain(view, **change)
+
+        catalog.commit = commit  # type: ignore[method-assign]
+        tick = await worker.tick()
+        assert (tick.record_count, tick.failures) == (1, ())
+        await world.check_whole()
+
+    asyncio.run(scenario())
+
+
+def test_endless_rewrites_end_in_a_conflict_and_no_orphans() -> None:
+    async def scenario() -> None:
+        world, [topic] = await world_with("a")
+        worker, _ = world.pipeline()
+
+        async def commit(view: Any, **change: Any) -> Any:
+            raise Conflict("somebody else")
+
+        worker._lake.catalog.commit = commit  # type: ignore[method-assign]
+        [failure] = (await worker.tick()).failures
+        assert isinstance(failure.error, Conflict)
+        assert [info.key async for info in world.objects.list("tables/")] == []
+        await world.drain()
+        await world.check_whole()
+
+    asyncio.run(scenario())
+
+
+def test_partitions_that_were_added_later_enter_the_frontier() -> None:
+    async def scenario() -> None:
+        world, [topic] = await world_with("a")
+        await world.drain()
+        grown = Topic(topic.name, topic.topic_id, 3, {}, 0)
+        for partition in grown.each_partition():
+            await create_head(world.store, partition)
+        await world.store.transact([Transaction("topics", {}, {"name/a": codec.encode(grown)})])
+        await Producer(world, "more").append({StreamPartition(topic.topic_id, 2): [b"new"]})
+        await world.drain()
+        assert (await world.frontiers())["table a"] == (3, 0, 1)
+        assert await world.rows() == sorted(world.acked)
+
+    asyncio.run(scenario())
+
+
+def _emptied(view: View) -> View:
+    return replace(view, frontier=(0,), files=())
+
+
+def test_settings_are_text() -> None:
+    settings = PipelineSettings(interval_ms=7)
+    assert msgspec.json.decode(msgspec.json.encode(settings), type=PipelineSettings) == settings
