@@ -181,6 +181,7 @@ def test_brokers_killed_under_load(cluster: Callable[..., Cluster], cli: Any) ->
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(600)
 def test_brokers_and_pipeline_killed_under_load(
     cluster: Callable[..., Cluster], start: Callable[..., Running], cli: Any, java: str
 ) -> None:
