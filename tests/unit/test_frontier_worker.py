@@ -247,7 +247,7 @@ def test_a_commit_rides_out_rewrites_by_other_engines(rewrites: int) -> None:
 
 def test_endless_rewrites_end_in_a_conflict_and_no_orphans() -> None:
     async def scenario() -> None:
-        world, [topic] = await world_with("a")
+        world, _ = await world_with("a")
         worker, _ = world.pipeline()
 
         async def commit(view: Any, **change: Any) -> Any:

@@ -8,7 +8,7 @@ Python workers. Everything that decides is in `frontier`: brokers never wait for
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.pipeline.java import find_java
 from lakestream.pipeline.runner import SparkTiles
-from lakestream.pipeline.service import Components, Summary, run, stop_on_signals
+from lakestream.pipeline.service import Components, Summary, run
 from lakestream.pipeline.session import SparkDriver, SparkSettings
 
 __all__ = [
@@ -20,5 +20,4 @@ __all__ = [
     "Summary",
     "find_java",
     "run",
-    "stop_on_signals",
 ]

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import signal
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -64,13 +63,6 @@ async def run(
     Raises what makes work impossible (no Java, no Spark); topics that fail are logged and tried again."""
     service = _Service(components, settings, spark, stop or asyncio.Event(), on_tick, on_ready)
     return await service.run(once)
-
-
-def stop_on_signals(stop: asyncio.Event) -> None:
-    """SIGTERM and SIGINT set `stop`. For the main thread of a process that is the pipeline's alone."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
 
 
 class _Service:

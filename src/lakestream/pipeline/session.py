@@ -78,9 +78,6 @@ class SparkDriver:
     async def stop(self) -> None:
         """Within seconds, whatever Spark is doing, starting included. A job under way is given up, which is safe at
         any moment. On SIGTERM the JVM takes leave of its cluster by itself."""
-        if self._context is not None and self._context._accumulatorServer is not None:
-            # It would print a traceback for the connection that breaks now.
-            self._context._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]
         processes = self._processes()
         for process in processes:
             with suppress(psutil.NoSuchProcess):
@@ -107,6 +104,8 @@ class SparkDriver:
         except (Py4JError, PySparkRuntimeError, OSError) as error:
             words = self._last_words() or error_text(error)
             raise Unavailable(f"Spark did not start on {self._settings.master}: {words}") from error
+        # It would print a traceback when the JVM goes, as it does in every stop.
+        context._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign,union-attr]
         if _is_local(self._settings):
             context.pythonExec = sys.executable
         return context

@@ -1,0 +1,175 @@
+"""The pipeline as a process, with a real Spark: killed at telling moments, stopped while it starts, run again."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from support.frontier import Producer, World
+
+from lakestream import objects
+from lakestream.catalog import PyIcebergTables
+from lakestream.metadata.sqlite import open_sqlite
+from lakestream.model import StreamPartition
+from lakestream.runtime import system
+
+pytestmark = pytest.mark.spark
+
+PARTITIONS = 4
+STARTS_WITHIN_S = 120
+STOPS_WITHIN_S = 10
+
+
+class Data:
+    """A data directory; every look opens it anew, as another process would."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.acked = World().acked
+        self.topics = World().topics
+        self._rounds = 0
+
+    def use(self, work: Callable[[World], Awaitable[None]]) -> None:
+        async def run() -> None:
+            store = await open_sqlite(str(self.folder / "metadata.db"))
+            bucket = objects.open(f"file://{self.folder}/bucket")
+            catalog = PyIcebergTables(store, bucket.url, system())
+            try:
+                await work(World(store=store, objects=bucket, catalog=catalog, acked=self.acked, topics=self.topics))
+            finally:
+                await catalog.close()
+                await store.close()
+
+        self.folder.mkdir(exist_ok=True)
+        asyncio.run(run())
+
+    def fill(self, objects_count: int, records: int = 200) -> None:
+        async def work(world: World) -> None:
+            self._rounds += 1
+            topics = list(self.topics.values()) or [await world.create("orders", PARTITIONS)]
+            producer = Producer(world, f"round{self._rounds}")
+            for number in range(objects_count):
+                await producer.append(
+                    {
+                        StreamPartition(topics[0].topic_id, index): [
+                            b"%d-%d-%d-%d" % (self._rounds, number, index, n) for n in range(records)
+                        ]
+                        for index in range(PARTITIONS)
+                    }
+                )
+
+        self.use(work)
+
+    def check_whole(self) -> None:
+        self.use(lambda world: world.check_whole())
+
+    def has(self, pattern: str, count: int = 1) -> bool:
+        return len(list((self.folder / "bucket").glob(pattern))) >= count
+
+
+def command(data: Data, *options: str) -> list[str]:
+    where = ("--data", str(data.folder), "--master", "local[2]")
+    return [sys.executable, "-m", "lakestream.cli", "pipeline", *where, *options]
+
+
+@contextmanager
+def pipeline(data: Data, *options: str) -> Iterator[psutil.Popen]:
+    """Ends with nothing of it left running."""
+    process = psutil.Popen(command(data, *options), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    family: list[psutil.Process] = []
+    try:
+        yield process
+        family = [process, *process.children(recursive=True)] if process.is_running() else []
+    finally:
+        if process.poll() is None:
+            family += process.children(recursive=True)
+            process.kill()
+        process.communicate(timeout=30)
+    _, alive = psutil.wait_procs(family, timeout=STOPS_WITHIN_S)
+    assert alive == []
+
+
+def wait_until(happened: Callable[[], object], process: psutil.Popen) -> None:
+    deadline = time.monotonic() + STARTS_WITHIN_S
+    while not happened():
+        assert process.poll() is None, process.stderr.read().decode()
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.01)
+
+
+def run_once(data: Data) -> dict[str, object]:
+    done = subprocess.run(command(data, "--once", "--json"), capture_output=True, timeout=STARTS_WITHIN_S, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    summary: dict[str, object] = json.loads(done.stdout)
+    return summary
+
+
+def test_killed_while_files_are_written_and_after_the_commit(tmp_path: Path) -> None:
+    """Killed when the first Parquet file appears, then when a table commit appears, then run to the end."""
+    data = Data(tmp_path / "data")
+    data.fill(6)
+    for pattern, count in (("tables/*/data/*.parquet", 1), ("tables/*/_iceberg/*.metadata.json", 2)):
+        with pipeline(data, "--interval", "0.05") as process:
+            wait_until(lambda pattern=pattern, count=count: data.has(pattern, count), process)
+            family = process.children(recursive=True)
+            process.send_signal(signal.SIGKILL)
+            process.wait(30)
+            _, alive = psutil.wait_procs(family, timeout=STOPS_WITHIN_S)
+            assert alive == [], "Spark outlives its driver"
+        data.fill(2)
+    summary = run_once(data)
+    assert summary["failed"] == []
+    data.check_whole()
+    assert run_once(data)["records"] == 0
+    data.check_whole()
+
+
+def test_two_at_once_and_one_asleep(tmp_path: Path) -> None:
+    """One is stopped in the middle of its work (SIGSTOP), another does it all, then the sleeper wakes up."""
+    data = Data(tmp_path / "data")
+    data.fill(4)
+    with pipeline(data, "--interval", "0.05") as sleeper:
+        wait_until(lambda: data.has("tables/*/data/*.parquet"), sleeper)
+        sleeper.suspend()
+        run_once(data)
+        data.check_whole()
+        data.fill(2)
+        sleeper.resume()
+        wait_until(lambda: _is_drained(data), sleeper)
+        data.check_whole()
+        started = time.monotonic()
+        sleeper.terminate()
+        assert sleeper.wait(STOPS_WITHIN_S) == 0
+        assert time.monotonic() - started < STOPS_WITHIN_S
+    data.check_whole()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_stopped_while_spark_starts(tmp_path: Path, number: signal.Signals) -> None:
+    data = Data(tmp_path / "data")
+    with pipeline(data) as process:
+        wait_until(lambda: any("java" in child.name() for child in process.children(recursive=True)), process)
+        family = process.children(recursive=True)
+        started = time.monotonic()
+        process.send_signal(number)
+        assert process.wait(STOPS_WITHIN_S) == 0
+        assert time.monotonic() - started < STOPS_WITHIN_S
+        _, alive = psutil.wait_procs(family, timeout=STOPS_WITHIN_S)
+        assert alive == []
+
+
+def _is_drained(data: Data) -> bool:
+    seen: list[bool] = []
+
+    async def look(world: World) -> None:
+        seen.append(await world.rows() == sorted(world.acked))
+
+    data.use(look)
+    return seen[0]
