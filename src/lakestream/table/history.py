@@ -10,6 +10,7 @@ import numpy as np
 
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.objects.store import ObjectStore
+from lakestream.records import Encoder
 from lakestream.table.cache import SharedCache
 from lakestream.table.deletes import load_deletes
 from lakestream.table.files import FileIndex
@@ -19,6 +20,8 @@ from lakestream.table.segments import SegmentReader
 
 CACHE_BYTES: Final = 256 * 1024 * 1024
 _KEPT_INDEXES: Final = 64
+_INLINE_BYTES: Final = 1024 * 1024
+"""Encoding this much takes less than a thread costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class HistoryReader:
             encoder = segment.encoder
             start, stop = np.searchsorted(encoder.offsets, [offset, covered]).tolist()
             if start < stop:
-                part, after = await asyncio.to_thread(encoder.encode, start, stop, max_bytes=left_bytes)
+                part, after = await _encode(encoder, start, stop, left_bytes)
                 if parts and len(part) > left_bytes:
                     return History(parts, offset)
                 parts.append(part)
@@ -138,6 +141,12 @@ class HistoryReader:
                 self._indexes.popitem(last=False)
         self._indexes.move_to_end(id(files))
         return found[1]
+
+
+async def _encode(encoder: Encoder, start: int, stop: int, max_bytes: int) -> tuple[memoryview, int]:
+    if max_bytes <= _INLINE_BYTES:
+        return encoder.encode(start, stop, max_bytes=max_bytes)
+    return await asyncio.to_thread(encoder.encode, start, stop, max_bytes=max_bytes)
 
 
 def _overlaps(group: Group, partition: int, low: int, high: int) -> bool:

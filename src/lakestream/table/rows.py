@@ -1,5 +1,6 @@
 """Rows of row groups, decoded once and kept: whole records, or only where and when they are."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -88,12 +89,15 @@ class GroupRecords:
         binaries = (columns.key, columns.value, columns.header_key, columns.header_value, columns.headers_raw)
         return 64 * len(columns) + sum(b.offsets.nbytes + b.data.nbytes + b.valid.nbytes for b in binaries)
 
-    def encoder(self, partition: int) -> Encoder:
+    async def encoder(self, partition: int) -> Encoder:
         if partition not in self._encoders:
-            hit = self._columns.partition == partition
-            rows = np.flatnonzero(hit if self._kept is None else hit & self._kept)
-            self._encoders[partition] = sorted_encoder(self._columns, rows)
+            await asyncio.to_thread(self.prepare, partition)
         return self._encoders[partition]
+
+    def prepare(self, partition: int) -> None:
+        hit = self._columns.partition == partition
+        rows = np.flatnonzero(hit if self._kept is None else hit & self._kept)
+        self._encoders[partition] = sorted_encoder(self._columns, rows)
 
 
 def sorted_encoder(columns: Columns, rows: Longs) -> Encoder:
@@ -125,12 +129,20 @@ class RowReader:
         footer = await self._footers.get(path, lambda: self.files.footer(path), lambda loaded: loaded.size_bytes)
         return [Group(row_group, footer) for row_group in footer.groups]
 
-    async def records(self, group: Group, deleted: Deleted) -> GroupRecords:
+    async def records(self, group: Group, deleted: Deleted, partition: int) -> Encoder:
+        """The partition's records of a row group, by offset."""
+
+        def decode(table: pa.Table) -> GroupRecords:
+            records = GroupRecords(from_arrow(table), _kept(group, deleted))
+            records.prepare(partition)
+            return records
+
         async def load() -> GroupRecords:
-            return await self._read(group, lambda table: GroupRecords(from_arrow(table), _kept(group, deleted)))
+            return await self._read(group, decode)
 
         key = ("records", *group.name, deleted.token(group.row_group.path))
-        return await self.cache.get(key, load, lambda loaded: loaded.size_bytes)
+        records = await self.cache.get(key, load, lambda loaded: loaded.size_bytes)
+        return await records.encoder(partition)
 
     async def places(self, group: Group, deleted: Deleted, *, times: bool = False) -> Places:
         """Also makes the group's bounds exact."""

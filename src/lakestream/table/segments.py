@@ -62,8 +62,7 @@ class SegmentReader:
                 offset = high
                 continue
             if len(cluster) == 1:
-                records = await self._rows.records(cluster[0], deleted)
-                return Segment(await asyncio.to_thread(records.encoder, partition), _after(high))
+                return Segment(await self._rows.records(cluster[0], deleted, partition), _after(high))
             if await self._refine(cluster, deleted):
                 continue
             return await self._chunk(cluster, deleted, partition, offset, _after(high))
@@ -142,6 +141,8 @@ class SegmentReader:
 
 
 async def _some_at_once(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    if len(work) == 1:
+        return [await work[0]]
     turns = asyncio.Semaphore(_CONCURRENT_GROUPS)
 
     async def one(item: Coroutine[Any, Any, T]) -> T:
