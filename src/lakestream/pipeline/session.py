@@ -105,7 +105,7 @@ class SparkDriver:
             words = self._last_words() or error_text(error)
             raise Unavailable(f"Spark did not start on {self._settings.master}: {words}") from error
         # It would print a traceback when the JVM goes, as it does in every stop.
-        context._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign,union-attr]
+        context._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]
         if _is_local(self._settings):
             context.pythonExec = sys.executable
         return context
