@@ -3,7 +3,7 @@
 import struct
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakestream.kafka.framing import SCRATCH_BYTES, Framer
@@ -11,6 +11,7 @@ from lakestream.kafka.framing import SCRATCH_BYTES, Framer
 sizes = st.one_of(st.integers(0, 64), st.integers(SCRATCH_BYTES - 8, SCRATCH_BYTES + 8), st.just(3 * SCRATCH_BYTES))
 
 
+@settings(deadline=None)
 @given(st.lists(sizes, max_size=6), st.lists(st.integers(1, 2 * SCRATCH_BYTES), min_size=1, max_size=8))
 def test_frames_come_out_whole_and_in_order(frame_sizes: list[int], cuts: list[int]) -> None:
     frames = [bytes((index + position) % 251 for position in range(size)) for index, size in enumerate(frame_sizes)]

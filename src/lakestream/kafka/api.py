@@ -1,14 +1,14 @@
 """What a handler is, and what it is given."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Union
 
 from lakestream.kafka import codec
-from lakestream.kafka.codec import Fields
 from lakestream.kafka.groups import GroupCoordinator
 from lakestream.kafka.settings import KafkaSettings
+from lakestream.kafka.writing import Fields
 from lakestream.stream import Streams
 
 LEADER_EPOCH: Final = 0
@@ -16,9 +16,12 @@ LEADER_EPOCH: Final = 0
 
 Reply = Fields | None
 """The fields of the response; None: this request gets none."""
-Handler = Callable[["Context", Any], Awaitable[Reply | Awaitable[Reply]]]
-"""Of an ordered API, the handler itself runs in arrival order on its connection and the awaitable that it may
-return runs beside later requests. Of the others, all of it runs beside later requests."""
+Handler = Callable[["Context", Any], Coroutine[Any, Any, Reply]]
+"""Runs beside the connection's other requests; only the answers are put in order."""
+Taken = Union[Reply, "asyncio.Future[Reply]"]
+Admission = Callable[["Context", Any], Taken | Coroutine[Any, Any, Taken]]
+"""Takes a request in, in arrival order. It returns the reply or a future of it. If it cannot take the request in at
+once, it returns a coroutine of either, and no later request of the connection is taken in before that is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,20 +29,24 @@ class Api:
     """One registered API. `cancellable`: it only waits and reads, so a lost connection ends it."""
 
     key: int
-    handle: Handler
     min_version: int
     max_version: int
-    ordered: bool
-    cancellable: bool
+    handle: Handler | None = None
+    admit: Admission | None = None
+    cancellable: bool = False
 
     def serves(self, version: int) -> bool:
         return self.min_version <= version <= self.max_version
 
 
-def api(key: int, handle: Handler, *, ordered: bool = False, cancellable: bool = False) -> Api:
+def api(key: int, handle: Handler, *, cancellable: bool = False) -> Api:
     """The registration line of a handler file: the API in every version that kio has."""
-    lowest, highest = codec.versions(key)
-    return Api(key, handle, lowest, highest, ordered, cancellable)
+    return Api(key, *codec.versions(key), handle=handle, cancellable=cancellable)
+
+
+def ordered_api(key: int, admit: Admission) -> Api:
+    """The same, for an API whose requests take effect in the order in which a connection brings them."""
+    return Api(key, *codec.versions(key), admit=admit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,20 @@
 
 A frame's memory is reserved from the budget before its buffer exists. While the
 budget is spent, too many requests wait or the client does not read its answers, the
-socket is not read. One task admits requests in arrival order; what they wait for runs
-side by side. A lost connection ends what only reads; what writes goes on without it.
+socket is not read. Requests are admitted one by one, in arrival order; what they wait for
+runs side by side. A lost connection ends what only reads; what writes goes on without it.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any, cast
 
 from lakestream.errors import LakestreamError
 from lakestream.kafka import codec
-from lakestream.kafka.api import Context, Door, Reply
+from lakestream.kafka.api import Api, Context, Door, Reply, Taken
 from lakestream.kafka.codec import Prefix, Wire
 from lakestream.kafka.errors import MalformedRequest
 from lakestream.kafka.framing import Framer
@@ -29,9 +29,11 @@ log = logging.getLogger(__name__)
 class _Slot:
     """The place of one request in the order of answers."""
 
-    __slots__ = ("abandoned", "answer", "done")
+    __slots__ = ("abandoned", "answer", "correlation_id", "done", "wire")
 
     def __init__(self) -> None:
+        self.wire: Wire | None = None
+        self.correlation_id = 0
         self.done = False
         self.abandoned = False
         self.answer: list[Buffer] | None = None
@@ -43,19 +45,17 @@ class Connection(asyncio.BufferedProtocol):
         self._connections = connections
         self._loop = asyncio.get_running_loop()
         self._framer = Framer()
-        self._queue: deque[memoryview] = deque()
         self._slots: deque[_Slot] = deque()
-        self._tasks: set[asyncio.Task[list[Buffer] | None]] = set()
-        self._readers: set[asyncio.Task[list[Buffer] | None]] = set()
+        self._outgoing: list[Buffer] = []
+        self._readers: set[asyncio.Future[Reply]] = set()
+        self._entering: asyncio.Task[Taken] | None = None
         self._host = self._client = "?"
-        self._work: asyncio.Future[None] | None = None
         self._budget_wait: asyncio.Task[None] | None = None
         self._reading = self._writable = True
-        self._ending = self._lost = False
+        self._pumping = self._ending = self._lost = False
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self._last_byte_s = self._loop.time()
         self._transport: asyncio.Transport
-        self._admission: asyncio.Task[None]
 
     # What the transport calls
 
@@ -66,8 +66,6 @@ class Connection(asyncio.BufferedProtocol):
         if peer:
             self._host, self._client = peer[0], f"{peer[0]}:{peer[1]}"
         self._connections.add(self)
-        self._admission = self._loop.create_task(self._admit_all())
-        self._admission.add_done_callback(self._admission_ended)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._framer.buffer()
@@ -75,7 +73,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._last_byte_s = self._loop.time()
         self._framer.advance(nbytes)
-        self._take_frames()
+        self._pump()
 
     def eof_received(self) -> None:
         """The client is gone, or will be once it has read what it asked for: the transport closes."""
@@ -85,23 +83,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._writable = True
-        self._wake()
-        self._take_frames()
+        self._pump()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
         self.closed.set_result(None)
         self._connections.discard(self)
-        self._admission.cancel()
-        if self._budget_wait is not None:
-            self._budget_wait.cancel()
-        for task in list(self._readers):
-            task.cancel()
-        for frame in self._queue:
-            self._door.streams.budget.release(len(frame))
-        self._queue.clear()
+        for waiting in (self._entering, self._budget_wait, *self._readers):
+            if waiting is not None:
+                waiting.cancel()
         self._slots.clear()
-        self._door.streams.budget.release(self._framer.discard())
+        self._release(self._framer.discard())
 
     # What the server calls
 
@@ -109,8 +101,8 @@ class Connection(asyncio.BufferedProtocol):
         """Takes no further request; closes once those that were taken are answered."""
         self._ending = True
         self._pause()
-        for task in list(self._readers):
-            task.cancel()
+        for reader in list(self._readers):
+            reader.cancel()
         self._close_if_finished()
 
     def abort(self) -> None:
@@ -122,43 +114,53 @@ class Connection(asyncio.BufferedProtocol):
         settings = self._door.settings
         if self._reading and self._framer.mid_frame and silent_ms > settings.frame_stall_ms:
             self._close(f"no byte of a started request for {silent_ms:.0f} ms")
-        elif not self._slots and not self._queue and silent_ms > settings.idle_connection_ms:
+        elif not self._slots and silent_ms > settings.idle_connection_ms:
             self._transport.close()
 
     # Reading
 
-    def _take_frames(self) -> None:
-        """Moves frames from the socket to the queue as long as they may be held."""
-        if self._lost or self._ending or self._transport.is_closing():
+    def _pump(self) -> None:
+        """Reads frames and admits requests as long as they may be held."""
+        if self._pumping:
             return
+        self._pumping = True
+        try:
+            while not (self._lost or self._ending or self._transport.is_closing()) and self._advance():
+                pass
+        finally:
+            self._pumping = False
+
+    def _advance(self) -> bool:
+        """One frame further; False when there is something to wait for."""
         framer, budget, settings = self._framer, self._door.streams.budget, self._door.settings
-        while True:
-            frame = framer.take()
-            if frame is not None:
-                self._queue.append(frame)
-                self._wake()
-            size_bytes = framer.next_size()
-            if size_bytes is None:
-                self._resume()
-                return
-            if size_bytes < 0 or size_bytes > settings.max_frame_bytes:
-                self._close(f"a request of {size_bytes} bytes: at most {settings.max_frame_bytes} are taken")
-                return
-            if not self._writable or len(self._slots) + len(self._queue) >= settings.max_in_flight:
-                self._pause()
-                return
-            if budget.exhausted:
-                self._pause()
-                if self._budget_wait is None:
-                    self._budget_wait = self._loop.create_task(self._await_budget())
-                return
-            budget.reserve(size_bytes)
-            framer.open(size_bytes)
+        frame = framer.take()
+        if frame is not None:
+            self._admit(frame)
+            return True
+        size_bytes = framer.next_size()
+        if size_bytes is None:
+            self._resume()
+            return False
+        if size_bytes < 0 or size_bytes > settings.max_frame_bytes:
+            self._close(f"a request of {size_bytes} bytes: at most {settings.max_frame_bytes} are taken")
+            return False
+        busy = len(self._slots) >= settings.max_in_flight or len(self._readers) >= settings.max_reads_in_flight
+        if busy or not self._writable or self._entering is not None:
+            self._pause()
+            return False
+        if budget.exhausted:
+            self._pause()
+            if self._budget_wait is None:
+                self._budget_wait = self._loop.create_task(self._await_budget())
+            return False
+        budget.reserve(size_bytes)
+        framer.open(size_bytes)
+        return True
 
     async def _await_budget(self) -> None:
         await self._door.streams.budget.wait()
         self._budget_wait = None
-        self._take_frames()
+        self._pump()
 
     def _pause(self) -> None:
         if self._reading and not self._transport.is_closing():
@@ -173,103 +175,121 @@ class Connection(asyncio.BufferedProtocol):
 
     # Admission: one request after another
 
-    def _wake(self) -> None:
-        if self._work is not None and not self._work.done():
-            self._work.set_result(None)
-
-    async def _admit_all(self) -> None:
-        while True:
-            while self._queue and self._writable and len(self._readers) < self._door.settings.max_reads_in_flight:
-                await self._admit(self._queue.popleft())
-            self._work = self._loop.create_future()
-            await self._work
-
-    async def _admit(self, frame: memoryview) -> None:
-        size_bytes, slot = len(frame), _Slot()
-        context: Context | None = None
+    def _admit(self, frame: memoryview) -> None:
+        slot, holds = _Slot(), list[asyncio.Future[Any]]()
         self._slots.append(slot)
         try:
             prefix = codec.read_prefix(frame)
             api = self._door.apis.get(prefix.api_key)
             if api is None or not api.serves(prefix.version):
-                if api is not API_VERSIONS:
-                    raise MalformedRequest(f"version {prefix.version} of API {prefix.api_key} is not served")
-                first = codec.wire(api.key, 0)
-                self._answer(slot, codec.write_response(first, prefix.correlation_id, unsupported_version(self._door)))
+                self._refuse(slot, api, prefix)
                 return
-            wire = codec.wire(api.key, prefix.version)
-            client_id, request = codec.read_request(wire, frame)
-            del frame
-            context = Context(self._door, prefix.version, client_id, self._host, self._close)
-            result = api.handle(context, request)
-            if api.ordered:
-                reply = await result
-                if reply is None or not isinstance(reply, Awaitable):
-                    self._answer(
-                        slot, None if reply is None else codec.write_response(wire, prefix.correlation_id, reply)
-                    )
-                    return
-                result = reply
-            task = self._loop.create_task(_written(cast(Awaitable[Reply], result), wire, prefix))
-            self._tasks.add(task)
-            if api.cancellable:
-                self._readers.add(task)
-            task.add_done_callback(partial(self._answered, slot))
-            context.holds.append(task)
+            slot.wire, slot.correlation_id = codec.wire(api.key, prefix.version), prefix.correlation_id
+            client_id, request = codec.read_request(slot.wire, frame)
+            context = Context(self._door, prefix.version, client_id, self._host, self._close, holds)
+            self._start(slot, api, context, request)
         except MalformedRequest as error:
             self._close(f"not a request that can be read: {error}")
         finally:
-            self._release_after([] if context is None else context.holds, size_bytes)
+            self._release_after(holds, len(frame))
 
-    def _admission_ended(self, admission: asyncio.Task[None]) -> None:
-        error = None if admission.cancelled() else admission.exception()
-        if error is not None:
-            self._failed(error)
+    def _start(self, slot: _Slot, api: Api, context: Context, request: Any) -> None:
+        taken: Taken | Coroutine[Any, Any, Taken]
+        if api.admit is not None:
+            taken = api.admit(context, request)
+        elif api.handle is not None:
+            taken = self._loop.create_task(api.handle(context, request))
+            context.holds.append(taken)
+            if api.cancellable:
+                self._readers.add(taken)
+        if isinstance(taken, Coroutine):
+            self._entering = self._loop.create_task(taken)
+            context.holds.append(self._entering)
+            self._entering.add_done_callback(partial(self._entered, slot))
+        else:
+            self._follow(slot, taken)
 
-    def _release_after(self, holds: list[asyncio.Future[Any]], size_bytes: int) -> None:
-        """Gives the frame's memory back when nothing needs it any more."""
-        left = len(holds)
+    def _refuse(self, slot: _Slot, api: Api | None, prefix: Prefix) -> None:
+        """As Kafka does: a client that asks for versions in an unknown version is helped, others are closed."""
+        if api is API_VERSIONS:
+            slot.wire, slot.correlation_id = codec.wire(api.key, 0), prefix.correlation_id
+            self._answer(slot, unsupported_version(self._door))
+        else:
+            self._close(f"version {prefix.version} of API {prefix.api_key} is not served")
 
-        def ended(_: object) -> None:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                self._door.streams.budget.release(size_bytes)
-
-        for future in holds:
-            future.add_done_callback(ended)
-        if not holds:
-            self._door.streams.budget.release(size_bytes)
-
-    # Answers
-
-    def _answered(self, slot: _Slot, task: asyncio.Task[list[Buffer] | None]) -> None:
-        self._tasks.discard(task)
-        self._readers.discard(task)
-        self._wake()
-        if task.cancelled():
-            slot.abandoned = True
-            self._answer(slot, None)
+    def _entered(self, slot: _Slot, entering: "asyncio.Task[Taken]") -> None:
+        self._entering = None
+        if entering.cancelled():
             return
-        error = task.exception()
+        error = entering.exception()
         if error is not None:
             self._failed(error)
         else:
-            self._answer(slot, task.result())
+            self._follow(slot, entering.result())
+            self._pump()
 
-    def _answer(self, slot: _Slot, answer: list[Buffer] | None) -> None:
-        """Writes every answer that no earlier request stands before."""
-        slot.answer, slot.done = answer, True
-        slots, transport = self._slots, self._transport
+    def _follow(self, slot: _Slot, taken: Taken) -> None:
+        if isinstance(taken, asyncio.Future):
+            taken.add_done_callback(partial(self._answered, slot))
+        else:
+            self._answer(slot, taken)
+
+    def _release_after(self, holds: list[asyncio.Future[Any]], size_bytes: int) -> None:
+        """Gives the frame's memory back when nothing needs it any more; a future may add others before it ends."""
+        while holds and holds[-1].done():
+            holds.pop()
+        if holds:
+            holds[-1].add_done_callback(lambda _: self._release_after(holds, size_bytes))
+        else:
+            self._release(size_bytes)
+
+    def _release(self, size_bytes: int) -> None:
+        self._door.streams.budget.release(size_bytes)
+
+    # Answers
+
+    def _answered(self, slot: _Slot, future: "asyncio.Future[Reply]") -> None:
+        self._readers.discard(future)
+        if future.cancelled():
+            slot.abandoned = True
+            self._answer(slot, None)
+            return
+        error = future.exception()
+        if error is not None:
+            self._failed(error)
+        else:
+            self._answer(slot, future.result())
+
+    def _answer(self, slot: _Slot, reply: Reply) -> None:
+        """Lets every answer go that no earlier request stands before. Those that are ready together, as after
+        a flush, are written together."""
+        if self._lost:
+            return
+        if reply is not None and slot.wire is not None:
+            slot.answer = codec.write_response(slot.wire, slot.correlation_id, reply)
+        slot.done = True
+        slots = self._slots
         while slots and slots[0].done:
             first = slots.popleft()
             if first.abandoned:
-                transport.close()
-            elif first.answer is not None and not transport.is_closing():
-                transport.writelines(first.answer)
+                self._end()
+            elif first.answer is not None:
+                if not self._outgoing:
+                    self._loop.call_soon(self._write)
+                self._outgoing += first.answer
         if not self._reading:
-            self._take_frames()
+            self._pump()
             self._close_if_finished()
+
+    def _write(self) -> None:
+        outgoing, self._outgoing = self._outgoing, []
+        if outgoing and not self._transport.is_closing():
+            self._transport.writelines(outgoing)
+
+    def _end(self) -> None:
+        """Closes, after what is ready to be written."""
+        self._write()
+        self._transport.close()
 
     def _failed(self, error: BaseException) -> None:
         """A request that cannot be answered: the client finds its connection closed and asks again."""
@@ -280,16 +300,11 @@ class Connection(asyncio.BufferedProtocol):
             self._close("an internal error")
 
     def _close_if_finished(self) -> None:
-        if self._ending and not self._slots and not self._queue:
-            self._transport.close()
+        if self._ending and not self._slots:
+            self._end()
 
     def _close(self, reason: str) -> None:
         """Closes this connection only. One line says why."""
         if not self._lost and not self._transport.is_closing():
             log.warning("closing the connection from %s: %s", self._client, reason)
-            self._transport.close()
-
-
-async def _written(reply: Awaitable[Reply], wire: Wire, prefix: Prefix) -> list[Buffer] | None:
-    fields = await reply
-    return None if fields is None else codec.write_response(wire, prefix.correlation_id, fields)
+            self._end()

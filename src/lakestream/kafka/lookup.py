@@ -1,7 +1,9 @@
 """Topics as requests name them: by name or, in newer versions, by id."""
 
-from collections.abc import Iterable
-from typing import Any
+import dataclasses
+import functools
+from collections.abc import Hashable, Iterable
+from typing import Any, Final, cast
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -13,17 +15,21 @@ from lakestream.metadata.topics import Topic
 from lakestream.model import StreamPartition
 from lakestream.stream import Streams
 
+NO_ID: Final = UUID(int=0)
 TopicKey = str | UUID | None
 """How one request names a topic; None is the zero id."""
 
 
 def key_of(topic: Any) -> TopicKey:
     """From an entity of a request, whichever of the fields its version has."""
-    if hasattr(topic, "topic_id"):
-        key: TopicKey = topic.topic_id
-        return key
-    name: str = topic.name if hasattr(topic, "name") else topic.topic
-    return name
+    key: TopicKey = getattr(topic, _key_field(cast(Hashable, type(topic))))
+    return key
+
+
+@functools.cache
+def _key_field(kind: Any) -> str:
+    fields = {field.name for field in dataclasses.fields(kind)}
+    return next(name for name in ("topic_id", "name", "topic") if name in fields)
 
 
 def named(key: TopicKey) -> dict[str, TopicKey]:
@@ -35,6 +41,17 @@ def named(key: TopicKey) -> dict[str, TopicKey]:
 
 def unknown(key: TopicKey) -> ErrorCode:
     return ErrorCode.unknown_topic_or_partition if isinstance(key, str) else ErrorCode.unknown_topic_id
+
+
+def cached(streams: Streams, keys: Iterable[TopicKey]) -> dict[TopicKey, Topic] | None:
+    """All of them without waiting, or None."""
+    found: dict[TopicKey, Topic] = {}
+    for key in keys:
+        topic = streams.topics.cached_name(key) if isinstance(key, str) else streams.topics.cached_id(key or NO_ID)
+        if topic is None:
+            return None
+        found[key] = topic
+    return found
 
 
 async def find(streams: Streams, keys: Iterable[TopicKey]) -> dict[TopicKey, Topic]:

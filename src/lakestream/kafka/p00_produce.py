@@ -9,19 +9,21 @@ Transactional batches are refused with INVALID_REQUEST until transactions exist.
 """
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Any, Final
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, NamedTuple, Union
 
 from kio.schema.errors import ErrorCode
 
 from lakestream.errors import LakestreamError
 from lakestream.kafka import lookup
-from lakestream.kafka.api import Context, Reply, api
-from lakestream.kafka.codec import Fields, milliseconds
+from lakestream.kafka.api import Context, Reply, Taken, ordered_api
+from lakestream.kafka.codec import milliseconds
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.lookup import TopicKey
+from lakestream.kafka.writing import Fields
 from lakestream.metadata.topics import Topic
 from lakestream.model import StreamPartition
+from lakestream.objects import Buffer
 from lakestream.stream import Appended
 
 _ACKS: Final = (-1, 0, 1)
@@ -30,12 +32,43 @@ _ZSTD_VERSION: Final = 7
 _ATTRIBUTES: Final = 21
 """Where a batch keeps its attributes; the low three bits of their second byte name the compression."""
 
-_Taken = tuple[TopicKey, int, StreamPartition | None, "ErrorCode | asyncio.Future[Appended]"]
+_Outcome = Union[ErrorCode, "asyncio.Future[Appended]"]
 
 
-async def handle(context: Context, request: Any) -> Reply | Awaitable[Reply]:
-    taken = await _append_all(context, request)
-    pending = [outcome for *_, outcome in taken if isinstance(outcome, asyncio.Future)]
+class _Taken(NamedTuple):
+    """One partition of the request: refused at once, or under way."""
+
+    key: TopicKey
+    number: int
+    partition: StreamPartition | None
+    outcome: _Outcome
+
+
+def admit(context: Context, request: Any) -> Taken | Coroutine[Any, Any, Taken]:
+    keys = [lookup.key_of(topic) for topic in request.topic_data]
+    topics = lookup.cached(context.streams, keys)
+    return _looked_up(context, request, keys) if topics is None else _take(context, request, topics)
+
+
+async def _looked_up(context: Context, request: Any, keys: list[TopicKey]) -> Taken:
+    try:
+        return _take(context, request, await lookup.find(context.streams, keys))
+    except LakestreamError as error:
+        return _take(context, request, {}, refusal=code_of(error))
+
+
+def _take(context: Context, request: Any, topics: dict[TopicKey, Topic], refusal: ErrorCode | None = None) -> Taken:
+    if request.acks not in _ACKS:
+        refusal = ErrorCode.invalid_required_acks
+    elif request.transactional_id is not None:
+        refusal = ErrorCode.invalid_request
+    taken = [
+        _Taken(key, data.index, *_append(context, topics.get(key), key, data, refusal))
+        for topic in request.topic_data
+        for key in (lookup.key_of(topic),)
+        for data in topic.partition_data
+    ]
+    pending = [each.outcome for each in taken if isinstance(each.outcome, asyncio.Future)]
     context.holds.extend(pending)
     if request.acks == 0:
         _close_on_failure(context, taken)
@@ -45,85 +78,105 @@ async def handle(context: Context, request: Any) -> Reply | Awaitable[Reply]:
     return _acknowledged(context, taken, pending, milliseconds(request.timeout))
 
 
-async def _append_all(context: Context, request: Any) -> list[_Taken]:
-    refusal = None
-    if request.acks not in _ACKS:
-        refusal = ErrorCode.invalid_required_acks
-    elif request.transactional_id is not None:
-        refusal = ErrorCode.invalid_request
-    streams, taken, topics = context.streams, list[_Taken](), dict[TopicKey, Topic]()
-    if refusal is None:
-        try:
-            topics = await lookup.find(streams, [lookup.key_of(topic) for topic in request.topic_data])
-        except LakestreamError as error:
-            refusal = code_of(error)
-    for topic in request.topic_data:
-        key = lookup.key_of(topic)
-        found = topics.get(key)
-        for data in topic.partition_data:
-            partition = lookup.partition_of(found, data.index)
-            if refusal is not None:
-                taken.append((key, data.index, None, refusal))
-            elif found is None:
-                taken.append((key, data.index, None, lookup.unknown(key)))
-            elif partition is None:
-                taken.append((key, data.index, None, ErrorCode.unknown_topic_or_partition))
-            elif not data.records:
-                taken.append((key, data.index, None, ErrorCode.invalid_record))
-            elif context.version < _ZSTD_VERSION and _codec(data.records) == _ZSTD:
-                taken.append((key, data.index, None, ErrorCode.unsupported_compression_type))
-            else:
-                taken.append((key, data.index, partition, streams.append(partition, data.records)))
-    return taken
+def _append(
+    context: Context, topic: Topic | None, key: TopicKey, data: Any, refusal: ErrorCode | None
+) -> tuple[StreamPartition | None, _Outcome]:
+    partition = lookup.partition_of(topic, data.index)
+    if refusal is not None:
+        return None, refusal
+    if partition is None:
+        return None, lookup.unknown(key) if topic is None else ErrorCode.unknown_topic_or_partition
+    if not data.records:
+        return None, ErrorCode.invalid_record
+    if context.version < _ZSTD_VERSION and _codec(data.records) == _ZSTD:
+        return None, ErrorCode.unsupported_compression_type
+    return partition, context.streams.append(partition, data.records)
 
 
-def _codec(records: bytes) -> int:
+def _codec(records: Buffer) -> int:
     return records[_ATTRIBUTES + 1] & 7 if len(records) > _ATTRIBUTES + 1 else 0
 
 
-async def _acknowledged(
-    context: Context, taken: list[_Taken], pending: list["asyncio.Future[Appended]"], timeout_ms: int
-) -> Reply:
-    # wait() leaves the futures alone when it is out of time: an append that was taken in goes on.
-    await asyncio.wait(pending, timeout=max(timeout_ms, 1) / 1000)
-    return _response(context, taken)
+def _acknowledged(
+    context: Context, taken: Sequence[_Taken], pending: Sequence["asyncio.Future[Appended]"], timeout_ms: int
+) -> "asyncio.Future[Reply]":
+    """Done when all are decided or time is out; an append that was taken in goes on in any case."""
+    loop = asyncio.get_running_loop()
+    reply: asyncio.Future[Reply] = loop.create_future()
+    left = len(pending)
+
+    def answer() -> None:
+        defect = next((error for error in map(_error, pending) if not isinstance(error, LakestreamError | None)), None)
+        if reply.done():
+            return
+        if defect is not None:
+            reply.set_exception(defect)
+        else:
+            reply.set_result(_response(context, taken))
+
+    def ended(_: object) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            timer.cancel()
+            answer()
+
+    timer = loop.call_later(max(timeout_ms, 1) / 1000, answer)
+    for future in pending:
+        future.add_done_callback(ended)
+    return reply
 
 
-def _response(context: Context, taken: list[_Taken]) -> Fields:
+def _error(outcome: "asyncio.Future[Appended]") -> BaseException | None:
+    return outcome.exception() if outcome.done() else None
+
+
+def _response(context: Context, taken: Sequence[_Taken]) -> Fields:
     topics: dict[TopicKey, list[Fields]] = {}
-    for key, index, partition, outcome in taken:
-        topics.setdefault(key, []).append({"index": index, **_partition_fields(context, partition, outcome)})
-    return {"responses": [{**lookup.named(key), "partition_responses": each} for key, each in topics.items()]}
+    for each in taken:
+        topics.setdefault(each.key, []).append(_partition_fields(context, each))
+    return {"responses": [{**lookup.named(key), "partition_responses": parts} for key, parts in topics.items()]}
 
 
-def _partition_fields(
-    context: Context, partition: StreamPartition | None, outcome: "ErrorCode | asyncio.Future[Appended]"
-) -> Fields:
+def _partition_fields(context: Context, taken: _Taken) -> Fields:
+    outcome, code, message = taken.outcome, ErrorCode.none, None
     if isinstance(outcome, ErrorCode):
-        return {"error_code": outcome, "base_offset": -1, "record_errors": ()}
-    if not outcome.done():
-        return {"error_code": ErrorCode.request_timed_out, "base_offset": -1, "record_errors": ()}
-    error = outcome.exception()
-    if error is None:
-        appended = outcome.result()
-        return {"base_offset": appended.base_offset, "log_start_offset": appended.log_start, "record_errors": ()}
-    if not isinstance(error, LakestreamError) or partition is None:
-        raise error
-    code = lookup.partition_error(context.streams, partition.topic_id, error)
-    return {"error_code": code, "base_offset": -1, "record_errors": (), "error_message": str(error)}
+        code = outcome
+    elif not outcome.done():
+        code = ErrorCode.request_timed_out
+    else:
+        error = outcome.exception()
+        if error is None:
+            appended = outcome.result()
+            return {
+                "index": taken.number,
+                "base_offset": appended.base_offset,
+                "log_start_offset": appended.log_start,
+                "record_errors": (),
+            }
+        assert isinstance(error, LakestreamError)
+        assert taken.partition is not None
+        code, message = lookup.partition_error(context.streams, taken.partition.topic_id, error), str(error)
+    return {
+        "index": taken.number,
+        "error_code": code,
+        "base_offset": -1,
+        "record_errors": (),
+        "error_message": message,
+    }
 
 
-def _close_on_failure(context: Context, taken: list[_Taken]) -> None:
+def _close_on_failure(context: Context, taken: Sequence[_Taken]) -> None:
     def ended(future: "asyncio.Future[Appended]") -> None:
         error = future.exception()
         if error is not None:
             context.close(f"acks=0 and an append failed: {error}")
 
-    for key, index, _, outcome in taken:
-        if isinstance(outcome, asyncio.Future):
-            outcome.add_done_callback(ended)
+    for each in taken:
+        if isinstance(each.outcome, asyncio.Future):
+            each.outcome.add_done_callback(ended)
         else:
-            context.close(f"acks=0 and {key}-{index} was refused: {outcome.name}")
+            context.close(f"acks=0 and {each.key}-{each.number} was refused: {each.outcome.name}")
 
 
-API = api(0, handle, ordered=True)
+API = ordered_api(0, admit)

@@ -14,7 +14,8 @@ from kio.schema.errors import ErrorCode
 
 from lakestream.kafka import lookup
 from lakestream.kafka.api import Context, Reply, api
-from lakestream.kafka.codec import Fields, RecordParts, milliseconds
+from lakestream.kafka.codec import milliseconds
+from lakestream.kafka.writing import Fields, RecordParts
 from lakestream.stream import Fetched, FetchPartition
 
 

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from lakestream.errors import LakestreamError
 from lakestream.kafka import lookup
 from lakestream.kafka.api import LEADER_EPOCH, Context, Reply, api
-from lakestream.kafka.codec import Fields
+from lakestream.kafka.writing import Fields
 from lakestream.metadata.topics import Topic
 from lakestream.stream import EARLIEST
 

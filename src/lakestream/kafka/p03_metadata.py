@@ -14,8 +14,8 @@ from kio.schema.errors import ErrorCode
 
 from lakestream.errors import InvalidStream, LakestreamError, StreamExists
 from lakestream.kafka.api import LEADER_EPOCH, Context, Reply, api
-from lakestream.kafka.codec import Fields
 from lakestream.kafka.errors import code_of
+from lakestream.kafka.writing import Fields
 from lakestream.metadata.brokers import Broker, rendezvous
 from lakestream.metadata.topics import Topic, check_name
 

@@ -13,8 +13,8 @@ from kio.schema.errors import ErrorCode
 from lakestream.errors import LakestreamError
 from lakestream.kafka import lookup
 from lakestream.kafka.api import Context, Reply, api
-from lakestream.kafka.codec import Fields
 from lakestream.kafka.errors import coordinator_code
+from lakestream.kafka.writing import Fields
 from lakestream.metadata.groups import CommittedOffset
 from lakestream.model import StreamPartition
 

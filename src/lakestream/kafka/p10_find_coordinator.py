@@ -11,8 +11,8 @@ from kio.schema.errors import ErrorCode
 
 from lakestream.errors import LakestreamError
 from lakestream.kafka.api import Context, Reply, api
-from lakestream.kafka.codec import Fields
 from lakestream.kafka.errors import coordinator_code
+from lakestream.kafka.writing import Fields
 
 _GROUP: Final = 0
 _LATER: Final = (1, 2)

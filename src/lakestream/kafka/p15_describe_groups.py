@@ -10,9 +10,9 @@ from kio.schema.errors import ErrorCode
 
 from lakestream.errors import LakestreamError
 from lakestream.kafka.api import Context, Reply, api
-from lakestream.kafka.codec import Fields
 from lakestream.kafka.errors import coordinator_code
 from lakestream.kafka.groups import Group, State
+from lakestream.kafka.writing import Fields
 
 
 async def handle(context: Context, request: Any) -> Reply:

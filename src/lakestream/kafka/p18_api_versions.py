@@ -11,7 +11,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from lakestream.kafka.api import Context, Door, Reply, api
-from lakestream.kafka.codec import Fields
+from lakestream.kafka.writing import Fields
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

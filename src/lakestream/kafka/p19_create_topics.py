@@ -13,9 +13,9 @@ from kio.schema.errors import ErrorCode
 
 from lakestream.errors import InvalidStream, LakestreamError, StreamExists
 from lakestream.kafka.api import Context, Reply, api
-from lakestream.kafka.codec import Fields
 from lakestream.kafka.configs import topic_configs
 from lakestream.kafka.errors import code_of
+from lakestream.kafka.writing import Fields
 from lakestream.metadata.topics import check_name
 
 

@@ -13,8 +13,8 @@ from kio.schema.errors import ErrorCode
 from lakestream.errors import LakestreamError, UnknownStream
 from lakestream.kafka import lookup
 from lakestream.kafka.api import Context, Reply, api
-from lakestream.kafka.codec import Fields
 from lakestream.kafka.errors import code_of
+from lakestream.kafka.writing import Fields
 
 
 async def handle(context: Context, request: Any) -> Reply:
@@ -40,7 +40,7 @@ async def _delete(context: Context, name: str | None, topic_id: UUID | None, *, 
         found = (
             (await topics.by_names([name])).get(name)
             if name is not None
-            else (await topics.by_ids([topic_id] if topic_id else [])).get(topic_id or UUID(int=0))
+            else (await topics.by_ids([topic_id or lookup.NO_ID])).get(topic_id or lookup.NO_ID)
         )
         if found is None:
             return _result(name, topic_id, lookup.unknown(key), "there is no such topic")

@@ -10,8 +10,8 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from lakestream.kafka.api import Context, Reply, api
-from lakestream.kafka.codec import Fields
 from lakestream.kafka.configs import Config, broker_configs, topic_configs
+from lakestream.kafka.writing import Fields
 
 _TOPIC: Final = 2
 _BROKER: Final = 4

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from contextlib import suppress
 
+from lakestream.kafka.allocator import keep_freed_memory
 from lakestream.kafka.api import Door
 from lakestream.kafka.connection import Connection
 from lakestream.kafka.groups import GroupCoordinator
@@ -29,6 +30,7 @@ class KafkaServer:
 
     async def start(self, host: str, port: int) -> None:
         """Listens; port 0 takes a free one. Raises OSError when the address is in use."""
+        keep_freed_memory()
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: Connection(self._door, self._connections), host, port, backlog=1024
