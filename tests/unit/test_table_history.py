@@ -3,112 +3,25 @@
 import asyncio
 import io
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.batches import batch
-from support.records import Record, parse
+from support.lake import Lake, expected, shuffled, table
+from support.records import parse
 
 from lakestream.errors import CorruptObject, ObjectMissing, StorageError
 from lakestream.model import DataFile, PositionDeletes
-from lakestream.objects import MemoryObjects
-from lakestream.records import Arena, Run, decode
+from lakestream.objects import LocalObjects, MemoryObjects
 from lakestream.runtime import system
 from lakestream.table import HistoryReader
-from lakestream.table.arrow import ARROW_SCHEMA, to_arrow
+from lakestream.table.arrow import ARROW_SCHEMA
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
-BASE_MS = 1_700_000_000_000
-
-
-def table(offsets: Sequence[int], *, partition: int = 0, value_bytes: int = 20) -> pa.Table:
-    """Rows as they are in a file. Record n has timestamp BASE_MS + 7 n mod 1000 and a value with its number."""
-    runs = []
-    for offset in offsets:
-        value = None if offset % 11 == 3 else (b"%d-%d " % (partition, offset)).ljust(value_bytes, b".")
-        data = batch(
-            value,
-            timestamp_ms=BASE_MS + 7 * offset % 1000,
-            key=b"k%d" % offset if offset % 3 else None,
-            headers=[("h", b"v"), ("n", None)] if offset % 5 == 0 else [],
-        )
-        runs.append(Run(partition, offset, data))
-    (columns,) = decode(runs, Arena(1 << 17))
-    return to_arrow(columns)
-
-
-def expected(offset: int, partition: int = 0, value_bytes: int = 20) -> Record:
-    return Record(
-        offset,
-        BASE_MS + 7 * offset % 1000,
-        b"k%d" % offset if offset % 3 else None,
-        None if offset % 11 == 3 else (b"%d-%d " % (partition, offset)).ljust(value_bytes, b"."),
-        (("h", b"v"), ("n", None)) if offset % 5 == 0 else (),
-    )
-
-
-@dataclass
-class Lake:
-    store: MemoryObjects = field(default_factory=lambda: MemoryObjects(system().clock))
-    files: list[DataFile] = field(default_factory=list)
-    deletes: list[PositionDeletes] = field(default_factory=list)
-    cache_bytes: int = 1 << 20
-
-    def __post_init__(self) -> None:
-        self.reader = HistoryReader(self.store, cache_bytes=self.cache_bytes)
-
-    def add(self, rows: pa.Table, *, bounds: bool = True, **options: object) -> DataFile:
-        sink = io.BytesIO()
-        pq.write_table(rows, sink, **{"store_schema": False, **options})
-        key = f"tables/t/data/{len(self.files)}.parquet"
-        asyncio.run(self.store.put(key, [sink.getvalue()]))
-        offsets = rows.column("_offset").to_pylist()
-        partitions = rows.column("_stream_partition").to_pylist()
-        low, high = (min(partitions), min(offsets)), (max(partitions), max(offsets))
-        file = DataFile(
-            f"{self.store.url}/{key}", len(offsets), len(sink.getvalue()), low[0], high[0], low[1], high[1], None
-        )
-        if not bounds:
-            file = replace(file, partition_min=None, partition_max=None, offset_min=None, offset_max=None)
-        self.files.append(file)
-        return file
-
-    def delete(self, *rows: tuple[str, int]) -> None:
-        sink = io.BytesIO()
-        pq.write_table(pa.table({"file_path": [path for path, _ in rows], "pos": [row for _, row in rows]}), sink)
-        key = f"tables/t/data/{len(self.deletes)}-deletes.parquet"
-        asyncio.run(self.store.put(key, [sink.getvalue()]))
-        self.deletes.append(PositionDeletes(f"{self.store.url}/{key}"))
-
-    def read(self, offset: int, end: int, *, partition: int = 0, max_bytes: int = 1 << 20) -> tuple[list[Record], int]:
-        history = asyncio.run(
-            self.reader.read(
-                self.files, self.deletes, partition=partition, offset=offset, end_offset=end, max_bytes=max_bytes
-            )
-        )
-        return parse(history.parts), history.next_offset
-
-    def replay(self, offset: int, end: int, *, partition: int = 0, max_bytes: int = 300) -> list[Record]:
-        found: list[Record] = []
-        while offset < end:
-            records, after = self.read(offset, end, partition=partition, max_bytes=max_bytes)
-            assert after > offset
-            assert all(offset <= record.offset < after for record in records)
-            assert records or after == end
-            found += records
-            offset = after
-        return found
-
-
-def shuffled(rows: pa.Table, seed: int) -> pa.Table:
-    order = list(range(rows.num_rows))
-    random.Random(seed).shuffle(order)
-    return rows.take(order)
 
 
 def test_a_file_of_ours_comes_back_from_any_offset() -> None:
@@ -355,16 +268,12 @@ def test_deleted_rows_that_come_back_are_seen_again() -> None:
     first = lake.add(table([0, 2, 4]))
     lake.add(table([1, 3, 5]))
     lake.delete((first.path, 2))
-    deletes, lake.deletes = lake.deletes, []
-    lake.deletes = deletes
     assert [record.offset for record in lake.replay(0, 6)] == [0, 1, 2, 3, 5]
     lake.deletes = []
     assert [record.offset for record in lake.replay(0, 6)] == [0, 1, 2, 3, 4, 5]
 
 
-def test_paths_are_one_file_however_they_are_spelled(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    from lakestream.objects import LocalObjects
-
+def test_paths_are_one_file_however_they_are_spelled(tmp_path: Path) -> None:
     store = LocalObjects(str(tmp_path))
     sink = io.BytesIO()
     pq.write_table(table(range(5)), sink, store_schema=False)
@@ -377,42 +286,6 @@ def test_paths_are_one_file_however_they_are_spelled(tmp_path) -> None:  # type:
     deletes = [PositionDeletes(f"file://{tmp_path}/d.parquet")]
     history = asyncio.run(reader.read([file], deletes, partition=0, offset=0, end_offset=5, max_bytes=9999))
     assert [record.offset for record in parse(history.parts)] == [0, 2, 3, 4]
-
-
-@quick
-@given(st.integers(0, 10_000), st.integers(BASE_MS - 5, BASE_MS + 1005), st.integers(0, 40), st.integers(1, 60))
-def test_times_against_a_plain_search(seed: int, timestamp_ms: int, start: int, end: int) -> None:
-    rng = random.Random(seed)
-    lake = Lake()
-    offsets = sorted(rng.sample(range(60), 30))
-    cut = rng.randrange(1, 30)
-    lake.add(shuffled(table(offsets[:cut]), seed), row_group_size=7)
-    file = lake.add(table(offsets[cut:]), row_group_size=7, write_statistics=rng.random() < 0.5)
-    lake.add(table(range(60), partition=1))
-    lake.delete((file.path, 0))
-    there = [expected(offset) for offset in offsets if offset != offsets[cut]]
-    times = [(record.offset, record.timestamp_ms) for record in there]
-    lake.files = [replace(file, timestamp_max_ms=None if rng.random() < 0.3 else BASE_MS + 1000) for file in lake.files]
-    found = asyncio.run(
-        lake.reader.first_at_or_after(
-            lake.files, lake.deletes, partition=0, timestamp_ms=timestamp_ms, offset=start, end_offset=end
-        )
-    )
-    fitting = [pair for pair in times if pair[1] >= timestamp_ms and start <= pair[0] < end]
-    assert found == (fitting[0] if fitting else None)
-    newest = asyncio.run(lake.reader.newest(lake.files, lake.deletes, partition=0, end_offset=end))
-    below = [pair for pair in times if pair[0] < end]
-    assert newest == (max(below, key=lambda pair: (pair[1], -pair[0])) if below else None)
-
-
-def test_records_without_a_time_are_never_the_newest() -> None:
-    lake = Lake()
-    rows = table(range(3))
-    lake.add(rows.set_column(2, ARROW_SCHEMA.field("_timestamp"), pa.nulls(3, pa.timestamp("us", tz="UTC"))))
-    assert [record.timestamp_ms for record in lake.read(0, 3)[0]] == [-1, -1, -1]
-    assert asyncio.run(lake.reader.newest(lake.files, [], partition=0, end_offset=3)) is None
-    first = lake.reader.first_at_or_after(lake.files, [], partition=0, timestamp_ms=0, offset=0, end_offset=3)
-    assert asyncio.run(first) is None
 
 
 def test_no_files() -> None:

@@ -14,7 +14,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -121,17 +120,20 @@ class Kernels:
 
 
 _lock: Final = threading.Lock()
-
-
-@cache
-def _load() -> Kernels:
-    return Kernels()
+_loaded: Kernels | None = None
 
 
 def kernels() -> Kernels:
     """The process's kernels; the first call loads them, on a fresh machine after compiling them."""
+    return _loaded or _load()
+
+
+def _load() -> Kernels:
+    global _loaded
     with _lock:
-        return _load()
+        if _loaded is None:
+            _loaded = Kernels()
+        return _loaded
 
 
 def address(buffer: Buffer | npt.NDArray[np.generic]) -> bytes | int:

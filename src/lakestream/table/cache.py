@@ -9,7 +9,8 @@ T = TypeVar("T")
 
 
 class SharedCache:
-    """Least recently used entries go first. For one event loop."""
+    """Least recently used entries go first; the newest stays even if it alone is too large, for it is about to be used
+    again. For one event loop."""
 
     def __init__(self, budget_bytes: int) -> None:
         self._budget_bytes = budget_bytes
@@ -34,11 +35,9 @@ class SharedCache:
 
     async def _load(self, key: Hashable, load: Callable[[], Awaitable[T]], size_bytes: Callable[[T], int]) -> T:
         value = await load()
-        size = size_bytes(value)
-        if size <= self._budget_bytes:
-            self._entries[key] = (value, size)
-            self.size_bytes += size
-        while self.size_bytes > self._budget_bytes:
+        self._entries[key] = value, size_bytes(value)
+        self.size_bytes += self._entries[key][1]
+        while self.size_bytes > self._budget_bytes and len(self._entries) > 1:
             _, (_, evicted_bytes) = self._entries.popitem(last=False)
             self.size_bytes -= evicted_bytes
         return value

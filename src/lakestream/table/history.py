@@ -38,8 +38,8 @@ class HistoryReader:
     the same view, their index is then built once.
 
     Raises of every method: `ObjectMissing` when a file is gone (the view is old), `CorruptObject` when a record is not
-    what it was, or stands twice. Decoded rows stay within the cache's budget; what a call holds beyond that is a row
-    group, or a quarter of the budget where row groups overlap.
+    what it was, or stands twice. Decoded rows stay within the cache's budget, one row group larger than that excepted;
+    while something is loaded, a few row groups come on top.
     """
 
     def __init__(self, store: ObjectStore, *, cache_bytes: int = CACHE_BYTES) -> None:

@@ -1,0 +1,73 @@
+"""One load per entry, least recently used out first, within the budget."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from lakestream.table.cache import SharedCache
+
+
+def loader(value: bytes, calls: list[bytes], wait: asyncio.Event | None = None) -> Callable[[], Awaitable[bytes]]:
+    async def load() -> bytes:
+        calls.append(value)
+        if wait is not None:
+            await wait.wait()
+        return value
+
+    return load
+
+
+def test_the_budget_holds_and_the_oldest_use_goes_first() -> None:
+    async def main() -> list[bytes]:
+        cache, calls = SharedCache(10), list[bytes]()
+        for value in (b"aaaa", b"bbbb", b"aaaa", b"cccc", b"aaaa", b"bbbb"):
+            assert await cache.get(value, loader(value, calls), len) == value
+            assert cache.size_bytes <= 10
+        return calls
+
+    assert asyncio.run(main()) == [b"aaaa", b"bbbb", b"cccc", b"bbbb"]
+
+
+def test_an_entry_too_large_stays_until_the_next_comes() -> None:
+    async def main() -> list[bytes]:
+        cache, calls = SharedCache(2), list[bytes]()
+        for value in (b"aaaa", b"aaaa", b"b", b"aaaa"):
+            await cache.get(value, loader(value, calls), len)
+        return calls
+
+    assert asyncio.run(main()) == [b"aaaa", b"b", b"aaaa"]
+
+
+def test_many_wait_for_one_load_and_one_may_leave() -> None:
+    async def main() -> list[bytes]:
+        cache, calls, go = SharedCache(100), list[bytes](), asyncio.Event()
+        waiting = [asyncio.ensure_future(cache.get(1, loader(b"x", calls, go), len)) for _ in range(3)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        go.set()
+        assert await asyncio.gather(*waiting[1:]) == [b"x", b"x"]
+        return calls
+
+    assert asyncio.run(main()) == [b"x"]
+
+
+def test_a_failed_load_is_told_to_all_and_tried_again() -> None:
+    async def main() -> None:
+        cache = SharedCache(100)
+
+        async def fail() -> bytes:
+            await asyncio.sleep(0)
+            raise OSError("gone")
+
+        results = await asyncio.gather(*(cache.get(1, fail, len) for _ in range(2)), return_exceptions=True)
+        assert [type(result) for result in results] == [OSError, OSError]
+        assert await cache.get(1, loader(b"x", []), len) == b"x"
+        lonely = asyncio.ensure_future(cache.get(2, fail, len))
+        await asyncio.sleep(0)
+        lonely.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await lonely
+        await asyncio.sleep(0.01)
+
+    asyncio.run(main())
