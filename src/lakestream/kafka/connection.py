@@ -109,13 +109,13 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def sweep(self, now_s: float) -> None:
-        """Closes a client that stopped in the middle of a request, or says nothing for very long."""
+        """Closes a client that stopped in the middle of a request, or neither asks nor reads for very long."""
         silent_ms = (now_s - self._last_byte_s) * 1000
         settings = self._door.settings
         if self._reading and self._framer.mid_frame and silent_ms > settings.frame_stall_ms:
             self._close(f"no byte of a started request for {silent_ms:.0f} ms")
-        elif not self._slots and silent_ms > settings.idle_connection_ms:
-            self._transport.close()
+        elif (not self._slots or not self._writable) and silent_ms > settings.idle_connection_ms:
+            self._transport.abort()
 
     # Reading
 
