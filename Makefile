@@ -23,9 +23,14 @@ help: ## Show this list
 .venv/.complete: requirements.lock pyproject.toml tools/make_venv.sh
 	@tools/make_venv.sh
 
+.venv/.dev: .venv/.complete requirements-dev.lock
+	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes --no-deps -r requirements-dev.lock
+	@touch $@
+
 KERNELS := $(wildcard src/lakestream/records/*.py src/lakestream/records/kernels/*.py)
 .cache/kernels: .venv/.complete $(KERNELS)
 	@echo "Compiling the record kernels for this machine …"
+	@$(BIN)/python -m compileall -q src
 	@$(BIN)/python -c 'from lakestream import records; records.warm_up()'
 	@mkdir -p .cache && touch $@
 
@@ -33,7 +38,7 @@ up: .cache/kernels ## Start brokers, HTTP door and pipeline (KAFKA_PORT, HTTP_PO
 	@$(BIN)/python tools/ensure_java.py --optional >/dev/null
 	@exec $(BIN)/lakestream up
 
-lint: .venv/.complete ## Check style, types and the rules between rooms
+lint: .venv/.dev ## Check style, types and the rules between rooms
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -50,17 +55,19 @@ test: .cache/kernels lint jars ## Everything a change must pass
 test-all: .cache/kernels lint jars ## The same, and the slow tests
 	$(JAVA) $(TEST_ENV) $(BIN)/pytest $(PYTEST_ARGS)
 
-bench: .cache/kernels jars ## Measure ourselves beside a real Kafka (QUICK=1: shorter)
+bench: .venv/.dev .cache/kernels jars ## Measure ourselves beside a real Kafka (QUICK=1: shorter)
 	$(JAVA) $(TEST_ENV) $(BIN)/python -m benchmarks.run
 
-format: .venv/.complete ## Let ruff format and fix
+format: .venv/.dev ## Let ruff format and fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lock: .venv/.complete ## Resolve requirements.lock anew from pyproject.toml
+COMPILE = $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate \
+  --no-emit-index-url pyproject.toml
+lock: .venv/.complete ## Resolve the lock files anew from pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate \
-	  --no-emit-index-url --extra dev pyproject.toml --output-file requirements.lock
+	$(COMPILE) --extra dev --output-file requirements-dev.lock
+	$(COMPILE) --constraint requirements-dev.lock --output-file requirements.lock
 
 clean: ## Remove what was built and fetched; data stays
 	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build

@@ -51,7 +51,7 @@ def _text_files() -> list[Path]:
         check=True,
     )
     paths = [ROOT / name for name in listed.stdout.decode().split("\0") if name]
-    skipped = {"requirements.lock", "LICENSE"}
+    skipped = {"requirements.lock", "requirements-dev.lock", "LICENSE"}
     return [path for path in paths if path.is_file() and path.name not in skipped and b"\0" not in path.read_bytes()]
 
 
@@ -172,6 +172,7 @@ def test_backends_that_may_use_threads_exist() -> None:
 
 
 def test_the_lock_names_versions_and_hashes_only() -> None:
-    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    locks = [ROOT / "requirements.lock", ROOT / "requirements-dev.lock"]
+    lines = [line for lock in locks for line in lock.read_text().splitlines()]
     legal = re.compile(r"[a-z0-9][a-z0-9.-]*==\S+( ; [^/]*)? \\|    --hash=sha256:[0-9a-f]{64}( \\)?")
     assert [line for line in lines if not legal.fullmatch(line)] == []
