@@ -1,6 +1,7 @@
 """A worker's ticks: many topics, some of which fail, belong to somebody else or disappear."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from support.frontier import SETTINGS, Fuse, Producer, World
 from lakestream.catalog import View
 from lakestream.errors import Conflict, StorageError, Unavailable
 from lakestream.frontier.settings import PipelineSettings
+from lakestream.frontier.tile import Tile, TileOutcome
 from lakestream.frontier.worker import Worker
 from lakestream.metadata import codec
 from lakestream.metadata.log import create_head, read_head
@@ -111,6 +113,26 @@ def test_a_runner_that_fails_sets_its_topics_aside() -> None:
         assert (failure.topic, str(failure.error)) == ("a", "no cluster")
         await world.drain()
         await world.check_whole()
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_that_kills_its_worker_does_not_take_the_others_along() -> None:
+    async def scenario() -> None:
+        world, _ = await world_with("a", "poison", "z")
+        worker, _ = world.pipeline()
+        runner = worker._lake.runner
+        plain = runner.run
+
+        async def run(tiles: Sequence[Tile]) -> list[TileOutcome]:
+            if any(tile.topic == "poison" for tile in tiles):
+                raise Unavailable("a worker died")
+            return await plain(tiles)
+
+        runner.run = run  # type: ignore[method-assign]
+        tick = await worker.tick()
+        assert [failure.topic for failure in tick.failures] == ["poison"]
+        assert [row.topic for row in await world.rows()] == ["a"] * 3 + ["z"] * 3
 
     asyncio.run(scenario())
 

@@ -156,14 +156,17 @@ class Worker:
     async def _run(
         self, planned: Sequence[tuple[Tail, Plan]], progress: _Progress
     ) -> Mapping[UUID, Sequence[TileOutcome]]:
-        """All topics' tiles in one run. If the runner fails, so do all that had tiles in it."""
+        """All topics' tiles in one run. If that fails as a whole, each topic gets a run of its own: one that kills its
+        worker must not take the others with it every time."""
         tiles = [tile for _, plan in planned for tile in plan.tiles]
         try:
             outcomes = iter(await self._lake.runner.run(tiles) if tiles else [])
         except LakestreamError as error:
-            for tail, _ in planned:
-                self._set_aside(progress, tail.topic, error)
-            return {}
+            if len(planned) == 1:
+                self._set_aside(progress, planned[0][0].topic, error)
+                return {}
+            alone = [await self._run([each], progress) for each in planned]
+            return {topic_id: found for each in alone for topic_id, found in each.items()}
         return {tail.topic.topic_id: [next(outcomes) for _ in plan.tiles] for tail, plan in planned}
 
     async def _finish(self, tail: Tail, plan: Plan, outcomes: Sequence[TileOutcome], progress: _Progress) -> None:
