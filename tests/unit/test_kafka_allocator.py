@@ -5,9 +5,11 @@ import sys
 
 import pytest
 
+from lakestream.kafka import allocator
+
 _SCRIPT = """
-import resource, sys
-from lakestream.kafka.allocator import keep_freed_memory
+import resource, runpy, sys
+keep_freed_memory = runpy.run_path(sys.argv[2])["keep_freed_memory"]
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
 for turn in range(60):
@@ -20,7 +22,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 def _faults(mode: str) -> int:
-    done = subprocess.run([sys.executable, "-c", _SCRIPT, mode], capture_output=True, check=True, text=True)
+    command = [sys.executable, "-c", _SCRIPT, mode, allocator.__file__]
+    done = subprocess.run(command, capture_output=True, check=True, text=True)
     return int(done.stdout)
 
 
