@@ -121,7 +121,7 @@ class SparkDriver:
             gateway.proc.stdin.close()
             gateway.proc.wait()
             with suppress(Py4JError, OSError):
-                gateway.shutdown()
+                gateway.close()
 
     def _processes(self) -> list[psutil.Process]:
         """The JVM and all below it. Its command line names our scratch directory, so nobody else's is taken."""
