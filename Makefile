@@ -15,7 +15,7 @@ JAVA = JAVA_HOME=$$($(BIN)/python tools/ensure_java.py)
 TEST_ENV = LAKESTREAM_KAFKA_LIBS=$(KAFKA_LIBS) LAKESTREAM_SPARK_JARS=$$(echo $(SPARK_JARS)/*.jar)
 PYTEST_ARGS ?=
 
-.PHONY: help up test test-all bench lint lock format jars clean
+.PHONY: help up test test-all bench simulate lint lock format jars clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +24,8 @@ help: ## Show this list
 	@tools/make_venv.sh
 
 .venv/.dev: .venv/.complete requirements-dev.lock
-	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes --no-deps -r requirements-dev.lock
+	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes --no-deps -r requirements-dev.lock | \
+	  sed -u "/already satisfied/d"
 	@touch $@
 
 KERNELS := $(wildcard src/lakestream/records/*.py src/lakestream/records/kernels/*.py)
@@ -57,6 +58,11 @@ test-all: .cache/kernels lint jars ## The same, and the slow tests
 
 bench: .venv/.dev .cache/kernels jars ## Measure ourselves beside a real Kafka (QUICK=1: shorter)
 	$(JAVA) $(TEST_ENV) $(BIN)/python -m benchmarks.run
+
+simulate: export SEED := $(or $(SEED),1)
+simulate: export HISTORIES := $(or $(HISTORIES),500)
+simulate: .venv/.dev .cache/kernels ## Run the log protocol in simulated worlds with faults (SEED, HISTORIES, BUG)
+	PYTHONPATH=tests $(BIN)/python -m simulator
 
 format: .venv/.dev ## Let ruff format and fix
 	$(BIN)/ruff check --fix .

@@ -25,6 +25,7 @@ fi
 
 echo "Creating .venv with $("$python" --version): the first time takes two minutes …"
 "$python" -m venv .venv
-.venv/bin/python -m pip install --disable-pip-version-check --require-hashes --no-deps -r requirements.lock
+.venv/bin/python -m pip install --disable-pip-version-check --require-hashes --no-deps -r requirements.lock |
+  sed -u "/already satisfied/d"
 .venv/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
 touch .venv/.complete
