@@ -40,7 +40,7 @@ def extents_read_before_the_fence() -> Iterator[None]:
 
     async def fence(store: Any, partition: StreamPartition, number: int) -> Head | None:
         seen[partition] = await real_read(store, partition)
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.5)
         return await real_fence(store, partition, number)
 
     async def read(store: Any, partition: StreamPartition, from_offset: int = 0) -> Any:
