@@ -33,6 +33,8 @@ def test_from_producer_to_sql_and_back(cluster: Callable[..., Cluster], cli: Any
 
     sql = "SELECT decode(_key) AS k, decode(_value)->>'n' AS n FROM orders WHERE decode(_key) = 'c7'"
     assert json.loads(cli("table", "query", sql, "--json", *lake).stdout) == {"k": "c7", "n": "7"}
+    everything = cli("table", "query", "SELECT * FROM orders LIMIT 1", "--json", *lake)
+    assert json.loads(everything.stdout)["_timestamp"].startswith("20")
     limited = cli("table", "query", "SELECT _offset FROM orders", "--limit", "3", *lake)
     assert "3 rows" in limited.stdout
     assert "more than 3 rows" in limited.stderr

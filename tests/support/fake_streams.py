@@ -50,6 +50,7 @@ class FakeStreams:
         self.brokers = Brokers(self.store)
         self.broker = Broker(broker_id, "127.0.0.1", port, None, self.runtime.new_id().hex)
         self.cluster_id = "test-cluster"
+        self.max_batch_bytes = 1 << 20
         self.budget = MemoryBudget(budget_bytes)
         self.logs: dict[StreamPartition, Log] = {}
         self.flushes: list[int] = []

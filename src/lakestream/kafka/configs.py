@@ -38,9 +38,9 @@ class Config(NamedTuple):
     read_only: bool = False
 
 
-def topic_configs(configs: Mapping[str, str], settings: KafkaSettings) -> list[Config]:
+def topic_configs(configs: Mapping[str, str], max_batch_bytes: int) -> list[Config]:
     """All of a topic's settings, in order of their names."""
-    defaults = {config.name: config for config in _topic_defaults(settings)}
+    defaults = {config.name: config for config in _topic_defaults(max_batch_bytes)}
     known = {
         name: defaults[name]._replace(value=value, source=Source.TOPIC)
         if name in defaults
@@ -50,7 +50,7 @@ def topic_configs(configs: Mapping[str, str], settings: KafkaSettings) -> list[C
     return [config for _, config in sorted((defaults | known).items())]
 
 
-def broker_configs(broker_id: int, settings: KafkaSettings) -> list[Config]:
+def broker_configs(broker_id: int, settings: KafkaSettings, max_batch_bytes: int) -> list[Config]:
     """The settings of a broker, in order of their names; none can be changed through Kafka."""
     values = [
         (
@@ -70,7 +70,7 @@ def broker_configs(broker_id: int, settings: KafkaSettings) -> list[Config]:
         ),
         ("group.max.session.timeout.ms", str(settings.groups.max_session_timeout_ms), Kind.INT, ""),
         ("group.min.session.timeout.ms", str(settings.groups.min_session_timeout_ms), Kind.INT, ""),
-        ("message.max.bytes", str(settings.max_message_bytes), Kind.INT, "The largest record batch."),
+        ("message.max.bytes", str(max_batch_bytes), Kind.INT, "The largest record batch."),
         ("num.partitions", str(settings.num_partitions), Kind.INT, "Partitions of a topic whose creator did not say."),
         ("offset.metadata.max.bytes", str(settings.groups.max_metadata_bytes), Kind.INT, "Text with an offset."),
         ("socket.request.max.bytes", str(settings.max_frame_bytes), Kind.INT, "The largest request."),
@@ -78,12 +78,12 @@ def broker_configs(broker_id: int, settings: KafkaSettings) -> list[Config]:
     return [Config(name, value, kind, Source.STATIC_BROKER, text, read_only=True) for name, value, kind, text in values]
 
 
-def _topic_defaults(settings: KafkaSettings) -> list[Config]:
+def _topic_defaults(max_batch_bytes: int) -> list[Config]:
     values = [
         ("cleanup.policy", "delete", Kind.LIST, "Records are never compacted."),
         ("compression.type", "producer", Kind.STRING, "Batches stay as the producer compressed them."),
         ("lakestream.profile", "diskless", Kind.STRING, "Where WAL objects go and how long they wait."),
-        ("max.message.bytes", str(settings.max_message_bytes), Kind.INT, "The largest record batch."),
+        ("max.message.bytes", str(max_batch_bytes), Kind.INT, "The largest record batch."),
         ("message.timestamp.type", "CreateTime", Kind.STRING, "Timestamps are the producer's."),
         ("min.insync.replicas", "1", Kind.INT, "An ack means that the object store has the records."),
         ("retention.bytes", "-1", Kind.LONG, "No limit: the table keeps the records."),

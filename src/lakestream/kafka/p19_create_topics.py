@@ -67,7 +67,7 @@ async def _create(context: Context, asked: Any, *, validate_only: bool) -> Field
                 "config_source": config.source,
                 "is_sensitive": False,
             }
-            for config in topic_configs(configs, context.settings)
+            for config in topic_configs(configs, context.streams.max_batch_bytes)
         ],
     }
 

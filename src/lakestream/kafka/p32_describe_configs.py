@@ -29,10 +29,10 @@ async def handle(context: Context, request: Any) -> Reply:
             if topic is None:
                 code, message = ErrorCode.unknown_topic_or_partition, "there is no such topic"
             else:
-                configs = topic_configs(topic.configs, context.settings)
+                configs = topic_configs(topic.configs, context.streams.max_batch_bytes)
         elif asked.resource_type == _BROKER:
             if asked.resource_name == str(context.streams.broker_id):
-                configs = broker_configs(context.streams.broker_id, context.settings)
+                configs = broker_configs(context.streams.broker_id, context.settings, context.streams.max_batch_bytes)
             elif asked.resource_name:
                 code, message = ErrorCode.invalid_request, f"this is broker {context.streams.broker_id}"
         else:

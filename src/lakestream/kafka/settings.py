@@ -41,6 +41,4 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     max_partitions: int = 10_000
     """The most partitions one topic may be created with."""
     auto_create_topics: bool = True
-    max_message_bytes: int = 1024 * 1024 + 12
-    """What topics report as their largest batch; the log itself enforces its own limit."""
     groups: GroupSettings = GroupSettings()

@@ -27,7 +27,7 @@ async def run_broker(settings: Settings, ready: Callable[[], None], stop: asynci
             backends.store,
             backends.objects,
             backends.catalog,
-            HistoryReader(backends.objects),
+            HistoryReader(backends.objects, cache_bytes=settings.stream.history_cache_bytes),
             backends.runtime,
             settings.stream,
         )

@@ -13,8 +13,10 @@ class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     flushes_in_flight: int = 3
     upload_deadline_ms: int = 30_000
     max_batch_bytes: int = 8 * MIB
-    memory_budget_bytes: int = 512 * MIB
+    memory_budget_bytes: int = 256 * MIB
+    """Requests in work. The two caches below come on top."""
     tail_cache_bytes: int = 128 * MIB
+    history_cache_bytes: int = 128 * MIB
     view_check_ms: int = 500
     generation_check_ms: int = 5_000
     receipt_idle_ms: int = 5_000

@@ -56,6 +56,7 @@ class Streams:
         self.topics = Topics(store, runtime)
         self.brokers = Brokers(store)
         self.budget = MemoryBudget(settings.memory_budget_bytes)
+        self.max_batch_bytes = settings.max_batch_bytes
         self.cluster_id = ""
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._catalog = catalog
