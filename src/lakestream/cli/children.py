@@ -20,7 +20,9 @@ STOP_S = 7.0
 """Time to end politely; what is left afterwards is killed."""
 HOPELESS = 3
 """Exit status of a child that cannot work here: it said why in its last line, and starting it again will not help."""
-_SOON_S = 5.0
+_SHORT_LIFE_S = 10.0
+_MAX_SHORT_LIVES = 5
+_PAUSE_S = 0.5
 _PR_SET_PDEATHSIG = 1
 _LAST_WORDS_BYTES = 8192
 
@@ -37,8 +39,8 @@ class Child:
 
 
 class Children:
-    """`tell(child, sentence)` is called when one of them stops unasked; a child that ends before it was ever ready,
-    or says that it is hopeless, is not started again."""
+    """`tell(child, sentence)` is called when one of them stops unasked. It is started again, unless it never was
+    ready, says that it is hopeless, or keeps stopping."""
 
     def __init__(self, tell: Callable[[Child, str], None]) -> None:
         self._tell = tell
@@ -68,19 +70,22 @@ class Children:
 
     async def _keep(self, child: Child) -> None:
         loop = asyncio.get_running_loop()
+        short_lives = 0
         while not self._stopping:
             started = loop.time()
             status = await self._run(child)
             if self._stopping:
                 return
+            short_lives = short_lives + 1 if loop.time() - started < _SHORT_LIFE_S else 0
             reason = f"exit status {status}" if status >= 0 else signal.Signals(-status).name
-            words = last_words(child.log)
             if status == HOPELESS or not child.ready.is_set():
-                self._tell(child, words or f"{child.name} stopped ({reason}); see {child.log}")
+                self._tell(child, last_words(child.log) or f"{child.name} stopped ({reason}); see {child.log}")
+                return
+            if short_lives >= _MAX_SHORT_LIVES:
+                self._tell(child, f"{child.name} keeps stopping ({reason}) and is given up; see {child.log}")
                 return
             self._tell(child, f"{child.name} stopped ({reason}) and is started again; see {child.log}")
-            if loop.time() - started < _SOON_S:
-                await asyncio.sleep(1.0)
+            await asyncio.sleep(_PAUSE_S * short_lives)
 
     async def _run(self, child: Child) -> int:
         """One life of the child, from start to exit status. What it started goes with it."""
