@@ -38,11 +38,11 @@ class Server:
         return int(self.process.memory_info().rss)
 
     def create_topic(self, name: str, partitions: int) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         admin.create_topics([NewTopic(name, partitions, 1)], operation_timeout=30)[name].result(60)
 
     def delete_topic(self, name: str) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         admin.delete_topics([name], operation_timeout=30)[name].result(60)
 
 
