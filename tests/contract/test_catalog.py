@@ -5,14 +5,16 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from support.tables import ORDERS, OTHER, write_file
 
 from lakestream import runtime
 from lakestream.catalog import PyIcebergTables, SimulatedTables, TableCatalog, View
-from lakestream.errors import Conflict, UnknownStream
+from lakestream.errors import Conflict, Unavailable, UnknownStream
 from lakestream.metadata.memory import MemoryStore
+from lakestream.metadata.pointers import Pointers
 from lakestream.metadata.sqlite import open_sqlite
 from lakestream.metadata.store import Store
 from lakestream.model import DataFile, WrittenFile
@@ -268,6 +270,37 @@ def test_detach_frees_the_name_and_is_idempotent(bench: Open) -> None:
             await bench.catalog.commit(view, add=[], remove=[], frontier=(1,))
         with pytest.raises(Conflict):
             await bench.catalog.create(ORDERS, "orders", 1)
+
+    run(bench, test)
+
+
+def test_a_name_has_an_owner_while_a_topics_table_holds_it(bench: Open) -> None:
+    async def test(bench: Bench) -> None:
+        assert await bench.catalog.owner("orders") is None
+        await bench.catalog.create(ORDERS, "orders", 1)
+        assert await bench.catalog.owner("orders") == ORDERS
+        assert await bench.catalog.owner("others") is None
+        await bench.catalog.detach(ORDERS)
+        assert await bench.catalog.owner("orders") is None
+        assert await bench.catalog.owner("orders__11111111") is None
+        await bench.catalog.create(OTHER, "orders", 1)
+        assert await bench.catalog.owner("orders") == OTHER
+
+    run(bench, test)
+
+
+def test_a_half_detached_table_still_has_its_owner_and_can_be_detached(bench: Open) -> None:
+    async def test(bench: Bench) -> None:
+        await bench.catalog.create(ORDERS, "orders", 1)
+        with patch.object(Pointers, "rename", side_effect=Unavailable("no answer")), pytest.raises(Unavailable):
+            await bench.catalog.detach(ORDERS)
+        assert await bench.catalog.pointer(ORDERS) is None
+        assert await bench.catalog.owner("orders") == ORDERS
+        with pytest.raises(Conflict):
+            await bench.catalog.create(OTHER, "orders", 1)
+        assert await bench.catalog.detach(ORDERS) == "default.orders__11111111"
+        assert await bench.catalog.owner("orders") is None
+        await bench.catalog.create(OTHER, "orders", 1)
 
     run(bench, test)
 

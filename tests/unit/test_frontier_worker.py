@@ -2,20 +2,24 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pytest
-from support.frontier import SETTINGS, Fuse, Producer, World
+from support.frontier import SETTINGS, Crash, Fuse, Producer, World
 
 from lakestream.catalog import View
 from lakestream.errors import Conflict, StorageError, Unavailable
+from lakestream.frontier.advance import ensure_table
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.tile import Tile, TileOutcome
 from lakestream.frontier.worker import Worker
 from lakestream.metadata import codec
 from lakestream.metadata.log import create_head, read_head
+from lakestream.metadata.pointers import Pointer, Pointers, TableName
 from lakestream.metadata.store import Transaction
 from lakestream.metadata.topics import Topic, Topics
 from lakestream.model import StreamPartition
@@ -220,6 +224,79 @@ def test_a_deleted_topic_leaves_no_table_behind() -> None:
         assert await catalog.pointer(topic.topic_id) is None
         fresh = await world.create("a", 1)
         await catalog.create(fresh.topic_id, "a", 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_crash_while_a_deleted_topics_table_is_put_away_blocks_no_successor() -> None:
+    """At every step: the table of the dead topic may have its name, be bound or half detached."""
+
+    async def scenario(at: int) -> Fuse:
+        world, [topic] = await world_with("a")
+        fuse = Fuse(at)
+
+        class Late(Topics):
+            async def list(self) -> list[Topic]:
+                found = await super().list()
+                plain = Topics(world.store, world.runtime)
+                await plain.delete(topic.topic_id)
+                await plain.finish_delete(topic)
+                return found
+
+        lake = world.pipeline(fuse)[0]._lake
+        with suppress(Crash):
+            await Worker(lake, Late(lake.store, world.runtime), name="w", respect_leases=False).tick()
+        if topic.topic_id in await Topics(world.store, world.runtime).by_ids([topic.topic_id]):
+            return fuse
+        del world.topics[topic.topic_id]
+        fresh = await world.create("a", 1)
+        [crashed, other] = world.pipeline(Fuse(at // 2)), world.pipeline()
+        with suppress(Crash):
+            await crashed[0].tick()
+        tick = await other[0].tick()
+        assert tick.failures == (), fuse.trail
+        catalog = world.catalog_on(world.store)
+        assert (await catalog.load(fresh.topic_id)).table == "default.a"
+        named = await Pointers(world.store).name_of(topic.topic_id)
+        assert named is None or (named.name != "a" and await catalog.pointer(topic.topic_id) is None)
+        return fuse
+
+    for at in range(1, 200):
+        if not asyncio.run(scenario(at)).blown:
+            assert at > 15
+            return
+    raise AssertionError("it never ended")
+
+
+def test_a_table_that_is_no_dead_topics_is_never_put_away() -> None:
+    async def scenario() -> None:
+        world, [topic] = await world_with("a")
+        await world.drain()
+        catalog = world.catalog_on(world.store)
+        view = await catalog.load(topic.topic_id)
+        impostor = Topic("a", UUID(int=9), 1, {}, 0)
+        topics = Topics(world.store, world.runtime)
+        lake = world.pipeline()[0]._lake
+        with pytest.raises(Conflict, match="rename or drop it first"):
+            await ensure_table(lake, topics, impostor)
+        assert await catalog.load(topic.topic_id) == view
+
+        pointers, engines = Pointers(world.store), UUID(int=10)
+        await pointers.add(engines, Pointer("somewhere"))
+        await pointers.bind(engines, TableName(("default",), "b"))
+        fresh = await world.create("b", 1)
+        with pytest.raises(Conflict, match=r"default\.b is not topic .*: rename or drop it first"):
+            await ensure_table(lake, topics, fresh)
+        assert await pointers.resolve(TableName(("default",), "b")) == engines
+
+        # What its user gave a plain name, after its topic was gone, is the user's.
+        await topics.delete(topic.topic_id)
+        await catalog.detach(topic.topic_id)
+        await pointers.rename(topic.topic_id, TableName(("default",), "a"))
+        again = await world.create("a", 1)
+        with pytest.raises(Conflict, match="rename or drop it first"):
+            await ensure_table(lake, topics, again)
+        assert await pointers.resolve(TableName(("default",), "a")) == topic.topic_id
 
     asyncio.run(scenario())
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 from uuid import UUID
 
-from lakestream.errors import Conflict, TableExists
+from lakestream.errors import Conflict, TableExists, UnknownTable
 from lakestream.metadata.pointers import Pointer, PointerRow, Pointers, TableName
 
 DEFAULT_NAMESPACE: Final = ("default",)
@@ -31,14 +31,28 @@ async def bind(
         raise Conflict(f"table {wanted} is not topic {topic_id}'s: rename or drop it first") from error
 
 
+async def owner(pointers: Pointers, name: str) -> UUID | None:
+    """See `TableCatalog.owner`. A table that is neither bound nor being detached is an engine's own, even if a stream
+    once wrote it."""
+    try:
+        table_id = await pointers.resolve(TableName(DEFAULT_NAMESPACE, name))
+    except UnknownTable:
+        return None
+    row = await pointers.get(table_id)
+    ours = (row is not None and row.pointer.bound) or await pointers.is_leaving(table_id)
+    return table_id if ours else None
+
+
 async def detach(pointers: Pointers, topic_id: UUID) -> str | None:
-    """Pointer first: from then on a commit that is still under way finds another version, and loses."""
+    """Pointer first: from then on a commit that is still under way finds another version, and loses. Between the two
+    steps nothing but the mark tells the table from one that an engine owns and named so."""
     while True:
         row = await pointers.get(topic_id)
         if row is None:
             return None
         if not row.pointer.bound:
             break
+        await pointers.mark_leaving(topic_id)
         try:
             await pointers.swing(topic_id, row.version, Pointer(row.pointer.metadata_location, bound=False))
         except Conflict:

@@ -61,6 +61,11 @@ class TableCatalog(Protocol):
         empty snapshot. Refuses (`ValueError`) a falling frontier or removal of files the view lacks."""
         ...
 
+    async def owner(self, name: str) -> UUID | None:
+        """The topic whose table is `default.<name>`, living or not, also when its detaching was begun and not finished.
+        None: there is no such table, or it is none of ours."""
+        ...
+
     async def detach(self, topic_id: UUID) -> str | None:
         """Keeps a deleted topic's table as `<name>__<first 8 of the UUID>`. Idempotent; the new name, or None."""
         ...

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import count
 from uuid import UUID
 
-from lakestream.catalog.binding import bind, detach, detached_name
+from lakestream.catalog.binding import bind, detach, detached_name, owner
 from lakestream.catalog.port import View
 from lakestream.catalog.rules import check_commit
 from lakestream.errors import Conflict, UnknownStream
@@ -72,6 +72,9 @@ class SimulatedTables:
         location = self._write(new)
         await self._pointers.swing(view.topic_id, row.version, Pointer(location, bound=True))
         return replace(self._metadata[location], table=view.table)
+
+    async def owner(self, name: str) -> UUID | None:
+        return await owner(self._pointers, name)
 
     async def detach(self, topic_id: UUID) -> str | None:
         return await detach(self._pointers, topic_id)

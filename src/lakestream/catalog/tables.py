@@ -10,7 +10,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
 
-from lakestream.catalog.binding import bind, detach, detached_name
+from lakestream.catalog.binding import bind, detach, detached_name, owner
 from lakestream.catalog.commit import Change, Commits, Current
 from lakestream.catalog.engines import EngineTables
 from lakestream.catalog.files import version_of
@@ -112,6 +112,9 @@ class PyIcebergTables:
 
         done = await self.commits.commit(current, prepare)
         return await self._remember(view.topic_id, view.table, done)
+
+    async def owner(self, name: str) -> UUID | None:
+        return await owner(self.commits.pointers, name)
 
     async def detach(self, topic_id: UUID) -> str | None:
         self._views.pop(topic_id, None)

@@ -49,11 +49,27 @@ class Moved:
 
 async def ensure_table(lake: Lake, topics: Topics, topic: Topic) -> None:
     """Makes the topic's table if there is none yet, or finishes what another began: a pointer is no proof of a name.
-    If the topic was deleted meanwhile, its table is put away again: the name may already belong to another."""
-    await lake.catalog.create(topic.topic_id, topic.name, topic.partitions)
+    If the topic was deleted meanwhile, its table is put away again: the name may already belong to another. Whoever
+    crashed before that left a dead topic's table under the name; the next topic of that name puts it away."""
+    try:
+        await lake.catalog.create(topic.topic_id, topic.name, topic.partitions)
+    except Conflict:
+        if not await _put_away(lake, topics, topic.name):
+            raise
+        await lake.catalog.create(topic.topic_id, topic.name, topic.partitions)
     if topic.topic_id not in await topics.by_ids([topic.topic_id]):
         await lake.catalog.detach(topic.topic_id)
         raise UnknownStream(f"topic {topic.name} was deleted while its table was made")
+
+
+async def _put_away(lake: Lake, topics: Topics, name: str) -> bool:
+    """Detaches the table of that name if it belongs to a topic that is no more. A table is made only for a topic that
+    is listed, and no id is ever listed again: one that the list lacks now is dead for good."""
+    owner = await lake.catalog.owner(name)
+    if owner is None or owner in await topics.by_ids([owner]):
+        return False
+    await lake.catalog.detach(owner)
+    return True
 
 
 async def read_tail(lake: Lake, topic: Topic, heads: Mapping[int, Head]) -> Tail:

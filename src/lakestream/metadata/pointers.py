@@ -7,6 +7,7 @@ namespaces share one shard: naming, renaming and un-naming are one transaction e
 Making a table writes the pointer first and the name last. Dropping takes the name away
 first and leaves a `gone` row until the pointer is deleted too: whoever finds it finishes.
 The table of a stream has the topic's UUID as its id and is *bound* until the topic is deleted.
+Then it is marked as *leaving* until it has another name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -77,6 +78,10 @@ def _name_key(name: TableName) -> str:
 
 def _id_key(table_id: UUID) -> str:
     return f"id/{table_id.hex}"
+
+
+def _leaving_key(table_id: UUID) -> str:
+    return f"leaving/{table_id.hex}"
 
 
 def _version(entry: Entry | None) -> int:
@@ -170,8 +175,16 @@ class Pointers:
                 return name
         raise Unavailable(f"table {name} could not be named: the list of tables changes all the time")
 
+    async def mark_leaving(self, table_id: UUID) -> None:
+        """Until it is renamed: its name is to be freed, whoever comes by may finish that. Idempotent."""
+        await self._write({}, {_leaving_key(table_id): codec.encode(None)})
+
+    async def is_leaving(self, table_id: UUID) -> bool:
+        [entry] = await self._read(_leaving_key(table_id))
+        return entry is not None
+
     async def rename(self, table_id: UUID, to: TableName) -> None:
-        """Idempotent. Raises `UnknownTable`, `TableExists`, `UnknownNamespace`."""
+        """Takes the mark of leaving away. Idempotent. Raises `UnknownTable`, `TableExists`, `UnknownNamespace`."""
         check_names((*to.namespace, to.name))
         space_key, name_key, id_key = _namespace_key(to.namespace), _name_key(to), _id_key(table_id)
         for _ in range(_ATTEMPTS):
@@ -188,7 +201,7 @@ class Pointers:
             if await self._write(
                 {space_key: space.version, name_key: ABSENT, id_key: present.version},
                 {space_key: space.value, name_key: codec.encode(table_id), id_key: codec.encode(to)},
-                deletes=[_name_key(old)],
+                deletes=[_name_key(old), _leaving_key(table_id)],
             ):
                 return
         raise Unavailable(f"table {to} could not be named: the list of tables changes all the time")
@@ -202,7 +215,7 @@ class Pointers:
             if await self._write(
                 {id_key: _version(present)},
                 {_GONE[0] + table_id.hex: codec.encode(None)},
-                deletes=[id_key] if old is None else [id_key, _name_key(old)],
+                deletes=[id_key, _leaving_key(table_id), *([] if old is None else [_name_key(old)])],
             ):
                 break
         await self.finish_drops()
