@@ -34,6 +34,9 @@ from lakestream.stream import Streams
 log = logging.getLogger(__name__)
 
 _SAVE_AGAIN_S = 0.5
+_TIMER_SLACK_S = 0.001
+"""Late rather than early: a timer that fires a rounding error before its deadline would find nothing to do, again and
+again."""
 
 T = TypeVar("T")
 
@@ -190,7 +193,7 @@ class GroupCoordinator:
             held.timer.cancel()
         held.timer = None
         if due_s != float("inf") and not held.dropped:
-            held.timer = asyncio.get_running_loop().call_at(due_s, self._tick, held)
+            held.timer = asyncio.get_running_loop().call_at(due_s + _TIMER_SLACK_S, self._tick, held)
 
     def _tick(self, held: Held) -> None:
         held.timer = None
