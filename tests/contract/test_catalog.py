@@ -274,6 +274,28 @@ def test_detach_frees_the_name_and_is_idempotent(bench: Open) -> None:
     run(bench, test)
 
 
+def test_named_is_what_one_metadata_holds_on_to(bench: Open) -> None:
+    async def test(bench: Bench) -> None:
+        with pytest.raises(UnknownStream):
+            await bench.catalog.named(ORDERS)
+        view = await bench.catalog.create(ORDERS, "orders", 2)
+        empty = await bench.catalog.named(ORDERS)
+        assert (empty.frontier, empty.collectable) == ((0, 0), True)
+        a, b, orphan = bench.file(0, 3), bench.file(0, 5, partition=1), bench.file(0, 3)
+        view = await bench.catalog.commit(view, add=[a], remove=[], frontier=(3, 0))
+        assert a.path not in empty.paths
+        view = await bench.catalog.commit(view, add=[b], remove=[], frontier=(3, 5))
+        named = await bench.catalog.named(ORDERS)
+        assert named.frontier == (3, 5)
+        assert {a.path, b.path} <= named.paths
+        assert orphan.path not in named.paths
+        await bench.catalog.detach(ORDERS)
+        with pytest.raises(UnknownStream):
+            await bench.catalog.named(ORDERS)
+
+    run(bench, test)
+
+
 def test_a_name_has_an_owner_while_a_topics_table_holds_it(bench: Open) -> None:
     async def test(bench: Bench) -> None:
         assert await bench.catalog.owner("orders") is None

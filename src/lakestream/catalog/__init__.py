@@ -4,8 +4,8 @@ is how outside engines see the same tables, by name."""
 
 from lakestream.catalog.commit import Commits
 from lakestream.catalog.engines import EngineTables
-from lakestream.catalog.port import TableCatalog, View
+from lakestream.catalog.port import Named, TableCatalog, View
 from lakestream.catalog.simulated import SimulatedTables
 from lakestream.catalog.tables import PyIcebergTables
 
-__all__ = ["Commits", "EngineTables", "PyIcebergTables", "SimulatedTables", "TableCatalog", "View"]
+__all__ = ["Commits", "EngineTables", "Named", "PyIcebergTables", "SimulatedTables", "TableCatalog", "View"]

@@ -31,6 +31,16 @@ class View:
     deletes: tuple[PositionDeletes, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What one table metadata holds on to: the frontier written in it, and the path of every file that any snapshot it
+    retains names. `collectable` is False if the owner forbade to delete files that nothing names (`gc.enabled`)."""
+
+    frontier: tuple[int, ...]
+    paths: frozenset[str]
+    collectable: bool = True
+
+
 class TableCatalog(Protocol):
     """Raises `Unavailable` when an outcome is unknown: load again to learn it."""
 
@@ -45,6 +55,11 @@ class TableCatalog(Protocol):
 
     async def pointer(self, topic_id: UUID) -> str | None:
         """The present metadata location, cheap: a view is stale when its own differs. None: no table."""
+        ...
+
+    async def named(self, topic_id: UUID) -> Named:
+        """Of the present metadata, for whoever collects what nothing names. `UnknownStream` if no table is bound to the
+        topic; `StorageError` rather than an answer that leaves anything out."""
         ...
 
     async def commit(

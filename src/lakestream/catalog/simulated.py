@@ -6,7 +6,7 @@ from itertools import count
 from uuid import UUID
 
 from lakestream.catalog.binding import bind, detach, detached_name, owner
-from lakestream.catalog.port import View
+from lakestream.catalog.port import Named, View
 from lakestream.catalog.rules import check_commit
 from lakestream.errors import Conflict, UnknownStream
 from lakestream.metadata.memory import MemoryStore
@@ -48,6 +48,15 @@ class SimulatedTables:
         if location is None or name is None:
             raise UnknownStream(f"no table is bound to topic {topic_id}")
         return replace(self._metadata[location], table=str(name))
+
+    async def named(self, topic_id: UUID) -> Named:
+        """Only the present snapshot is retained."""
+        location = await self.pointer(topic_id)
+        if location is None:
+            raise UnknownStream(f"no table is bound to topic {topic_id}")
+        view = self._metadata[location]
+        paths = {file.path for file in view.files} | {file.path for file in view.deletes}
+        return Named(view.frontier, frozenset(paths))
 
     async def commit(
         self,

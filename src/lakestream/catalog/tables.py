@@ -1,6 +1,7 @@
 """The tables of streams, with PyIceberg as a library over the metadata store's pointers."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 from uuid import UUID
@@ -9,12 +10,13 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
+from pyiceberg.utils.properties import property_as_bool
 
 from lakestream.catalog.binding import bind, detach, detached_name, owner
 from lakestream.catalog.commit import Change, Commits, Current
 from lakestream.catalog.engines import EngineTables
 from lakestream.catalog.files import version_of
-from lakestream.catalog.port import View
+from lakestream.catalog.port import Named, View
 from lakestream.catalog.reach import Reach, read_reach
 from lakestream.catalog.rules import check_commit
 from lakestream.catalog.snapshot import Plan, SnapshotBuilder
@@ -77,6 +79,17 @@ class PyIcebergTables:
             except ObjectMissing:
                 # The manifests of a view that has been expired meanwhile are gone; a present one's never are.
                 if current is None or await self.pointer(topic_id) == current.location:
+                    raise
+
+    async def named(self, topic_id: UUID) -> Named:
+        while True:
+            current = await self.commits.load(topic_id)
+            if current is None or not current.row.pointer.bound:
+                raise UnknownStream(f"no table is bound to topic {topic_id}")
+            try:
+                return await self.commits.run(partial(self._read_named, current))
+            except ObjectMissing:
+                if await self.pointer(topic_id) == current.location:
                     raise
 
     async def commit(
@@ -148,13 +161,6 @@ class PyIcebergTables:
         bound_to = metadata.properties.get(TOPIC_ID_PROPERTY)
         if bound_to != str(topic_id):
             raise StorageError(f"{table}: property {TOPIC_ID_PROPERTY} is {bound_to!r}, not {topic_id}")
-        text = metadata.properties.get(FRONTIER_PROPERTY)
-        try:
-            frontier = parse_frontier(text or "")
-        except ValueError as error:
-            raise StorageError(f"{table}: property {FRONTIER_PROPERTY} is no frontier: {text!r}") from error
-        if not frontier:
-            raise StorageError(f"{table}: property {FRONTIER_PROPERTY} is missing")
         snapshot = metadata.current_snapshot()
         index = self.commits.index
         manifests = () if snapshot is None else index.manifests(snapshot.manifest_list)
@@ -165,10 +171,29 @@ class PyIcebergTables:
             location=metadata.location,
             metadata_location=current.location,
             snapshot_id=None if snapshot is None else snapshot.snapshot_id,
-            frontier=frontier,
+            frontier=_frontier(table, metadata),
             files=tuple(file for manifest in found for file in manifest.files),
             deletes=tuple(file for manifest in found for file in manifest.deletes),
         )
+
+    def _read_named(self, current: Current) -> Named:
+        metadata = current.metadata
+        return Named(
+            frontier=_frontier(str(current.table_id), metadata),
+            paths=read_reach(self.commits.index, metadata, current.location).files,
+            collectable=property_as_bool(dict(metadata.properties), "gc.enabled", True),
+        )
+
+
+def _frontier(table: str, metadata: TableMetadata) -> tuple[int, ...]:
+    text = metadata.properties.get(FRONTIER_PROPERTY)
+    try:
+        frontier = parse_frontier(text or "")
+    except ValueError as error:
+        raise StorageError(f"{table}: property {FRONTIER_PROPERTY} is no frontier: {text!r}") from error
+    if not frontier:
+        raise StorageError(f"{table}: property {FRONTIER_PROPERTY} is missing")
+    return frontier
 
 
 def _first_metadata(topic_id: UUID, location: str, partitions: int, now_ms: int) -> TableMetadata:

@@ -32,3 +32,5 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Courtesy to readers: a dead object is kept until it is this old. Never proof of anything."""
     max_collect_objects: int = 2_000
     """Objects looked at in one collection pass."""
+    max_collect_tables: int = 4
+    """Tables looked through for orphans in one pass, all of them in turn: a look lists the table's files."""

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from lakestream import objects, records
 from lakestream.errors import CorruptObject, CorruptRecords, LakestreamError, RetryableError
+from lakestream.frontier.naming import data_key
 from lakestream.frontier.reading import Bytes, extent_bytes, read_tile
 from lakestream.frontier.tile import Slice, Tile, TileOutcome, slice_bytes
 from lakestream.metadata.head import Extent
@@ -102,7 +103,7 @@ class _OpenFile:
 
     def finish(self, location: str, file_id: UUID) -> _Finished:
         stats = self._writer.close()
-        key = f"data/{self._partition:05d}-{self._start:020d}-{file_id}.parquet"
+        key = data_key(self._partition, self._start, file_id)
         about = WrittenFile(
             path=f"{location}/{key}",
             spec_id=self._spec_id,

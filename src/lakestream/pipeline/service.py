@@ -11,6 +11,7 @@ from lakestream.catalog.port import TableCatalog
 from lakestream.errors import LakestreamError, Unavailable
 from lakestream.frontier.collector import Collector
 from lakestream.frontier.lake import Lake
+from lakestream.frontier.orphans import Orphans
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.worker import Tick, Worker
 from lakestream.metadata.store import Store
@@ -111,7 +112,7 @@ class _Service:
         lake = Lake(parts.store, parts.catalog, parts.objects, SparkTiles(driver), parts.runtime, self._settings)
         topics = Topics(parts.store, parts.runtime)
         worker = Worker(lake, topics, name=self._name, respect_leases=not once)
-        collector = Collector(lake)
+        collector, orphans = Collector(lake), Orphans(lake, topics)
         loop = asyncio.get_running_loop()
         collected_at = float("-inf")
         try:
@@ -121,6 +122,7 @@ class _Service:
                 if loop.time() - collected_at >= self._settings.collect_interval_ms / 1000:
                     collected_at = loop.time()
                     await self._unless_stopped(self._collect(collector))
+                    await self._unless_stopped(self._tidy(orphans))
                 if once and not tick.more:
                     return True
                 if not tick.more:
@@ -155,6 +157,17 @@ class _Service:
             _log.error("a WAL object is damaged and will not be collected: %s", damaged)
         if collected.deleted or collected.undeleted:
             _log.info("%d dead WAL objects deleted, %d left", collected.deleted, collected.undeleted)
+
+    async def _tidy(self, orphans: Orphans) -> None:
+        try:
+            tidied = await orphans.collect()
+        except LakestreamError as error:
+            _log.warning("orphaned table files could not be collected this time: %s", error)
+            return
+        for topic, failure in tidied.failures:
+            _log.warning("orphaned files of topic %s's table could not be collected this time: %s", topic, failure)
+        if tidied.deleted or tidied.undeleted:
+            _log.info("%d orphaned table files deleted, %d left", tidied.deleted, tidied.undeleted)
 
     async def _release(self, worker: Worker) -> None:
         try:

@@ -1,0 +1,154 @@
+"""Collection of table files that no table names: what workers leave behind that crash, or never learn whether their
+commit was done.
+
+A file is dead when no retained snapshot names it and none can ever come to name it. Names and frontier are read from
+*one* metadata, after the files were listed:
+
+- A listed file that was committed by then is named by that metadata, even if it was not yet when the list was made.
+- One that was not can be committed only if its range starts exactly at the table's frontier at that moment, and the
+  frontier never falls. A start below the frontier just read says that its commit, wherever it is, is lost: its worker
+  will find the frontier moved. At or above the frontier it may still succeed, and the file stays.
+
+Names from before the list and a frontier from after it would condemn what was committed in between.
+The start in a name is never below the start of the range that the file was written for. A file of many partitions
+carries the first: the ranges of one plan are committed together, so one that cannot be is enough. Age is courtesy,
+never part of the proof. Names that we did not give are never judged.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from lakestream.errors import LakestreamError, RetryableError, UnknownStream
+from lakestream.frontier.lake import Lake
+from lakestream.frontier.naming import DATA_FOLDER, FileStart, parse_file_name
+from lakestream.metadata.topics import Topic, Topics
+
+_DELETE_CHUNK: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Tidied:
+    """What one pass did. `failures`: topic and error; those tables come round again."""
+
+    examined: int = 0
+    deleted: int = 0
+    undeleted: int = 0
+    failures: tuple[tuple[str, LakestreamError], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the next pass goes on: behind this topic, or inside its table behind a key."""
+
+    topic: str
+    topic_id: UUID
+    key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """`old`: the keys of files of ours past their grace. `last` is where the list was cut off; None: it is whole."""
+
+    examined: int
+    old: dict[str, FileStart]
+    last: str | None
+
+
+class Orphans:
+    """Remembers how far it came, which only spreads the work."""
+
+    def __init__(self, lake: Lake, topics: Topics) -> None:
+        self._lake = lake
+        self._topics = topics
+        self._place: _Place | None = None
+
+    async def collect(self) -> Tidied:
+        """One pass over a bounded number of tables and files; the next goes on behind them. Errors of one table are in
+        the result; those of the topic list are raised."""
+        examined = deleted = undeleted = 0
+        failures: list[tuple[str, LakestreamError]] = []
+        for topic, after in self._turn(await self._topics.list()):
+            left = self._lake.settings.max_collect_objects - examined
+            if left <= 0:
+                break
+            self._place = _Place(topic.name, topic.topic_id, None)
+            try:
+                listed, dead = await self._judge(topic, after, left)
+            except UnknownStream:
+                continue
+            except LakestreamError as error:
+                failures.append((topic.name, error))
+                continue
+            self._place = _Place(topic.name, topic.topic_id, listed.last)
+            gone = await self._delete(dead)
+            examined, deleted, undeleted = examined + listed.examined, deleted + gone, undeleted + len(dead) - gone
+        return Tidied(examined, deleted, undeleted, tuple(failures))
+
+    def _turn(self, topics: Sequence[Topic]) -> list[tuple[Topic, str | None]]:
+        """Whose turn it is, and behind which key."""
+        place = self._place
+        if place is None:
+            return [(topic, None) for topic in topics[: self._lake.settings.max_collect_tables]]
+        unfinished = [topic for topic in topics if place.key is not None and topic.topic_id == place.topic_id]
+        others = [topic for topic in topics if topic not in unfinished]
+        behind = [topic for topic in others if topic.name > place.topic]
+        before = [topic for topic in others if topic.name <= place.topic]
+        turn = [*((topic, place.key) for topic in unfinished), *((topic, None) for topic in (*behind, *before))]
+        return turn[: self._lake.settings.max_collect_tables]
+
+    async def _judge(self, topic: Topic, after: str | None, limit: int) -> tuple[_Listed, list[str]]:
+        """The keys that are dead. The first view only says where to look and which files are not worth judging."""
+        nothing = _Listed(0, {}, None), list[str]()
+        view = await self._lake.catalog.load(topic.topic_id)
+        inside = self._lake.objects.url + "/"
+        if not view.location.startswith(inside) or not any(view.frontier):
+            return nothing
+        listed = await self._list(f"{view.location.removeprefix(inside)}/{DATA_FOLDER}", after, limit)
+        live = {_file_name(file.path) for file in view.files}
+        suspects = [key for key, at in listed.old.items() if _below(at, view.frontier) and _file_name(key) not in live]
+        if not suspects:
+            return listed, []
+        # After the list, never before: see above.
+        named = await self._lake.catalog.named(topic.topic_id)
+        if not named.collectable:
+            return listed, []
+        # Names without their folders: each is unique, and no spelling of a path can make a named file look unnamed.
+        names = {_file_name(path) for path in named.paths}
+        return listed, [
+            key for key in suspects if _below(listed.old[key], named.frontier) and _file_name(key) not in names
+        ]
+
+    async def _list(self, prefix: str, after: str | None, limit: int) -> _Listed:
+        settings, now_ms = self._lake.settings, self._lake.runtime.clock.now_ms()
+        examined = 0
+        old: dict[str, FileStart] = {}
+        async for info in self._lake.objects.list(prefix, after=after):
+            examined += 1
+            at = parse_file_name(info.key.removeprefix(prefix))
+            if at is not None and now_ms - info.modified_ms >= settings.grace_ms:
+                old[info.key] = at
+            if examined >= limit:
+                return _Listed(examined, old, info.key)
+        return _Listed(examined, old, None)
+
+    async def _delete(self, dead: Sequence[str]) -> int:
+        """How many are gone. What a store refuses now is found again."""
+        deleted = 0
+        for start in range(0, len(dead), _DELETE_CHUNK):
+            chunk = dead[start : start + _DELETE_CHUNK]
+            try:
+                await self._lake.objects.delete(chunk)
+            except RetryableError:
+                continue
+            deleted += len(chunk)
+        return deleted
+
+
+def _below(at: FileStart, frontier: Sequence[int]) -> bool:
+    return at.partition < len(frontier) and at.start < frontier[at.partition]
+
+
+def _file_name(path: str) -> str:
+    return path.rsplit("/", 1)[-1]
