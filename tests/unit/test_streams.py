@@ -349,7 +349,7 @@ def test_an_idle_or_stopping_broker_leaves_receipts_for_all_it_committed() -> No
 
 def test_memory_budget_lets_one_over_and_then_waits() -> None:
     async def main() -> None:
-        async with Cluster(settings=StreamSettings(memory_budget_bytes=100)).brokers(1) as [streams]:
+        async with Cluster(settings=StreamSettings(memory_budget_bytes=200)).brokers(1) as [streams]:
             streams.budget.reserve(250)
             assert streams.budget.exhausted
             waiter = asyncio.create_task(streams.budget.wait())

@@ -14,7 +14,7 @@ class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     upload_deadline_ms: int = 30_000
     max_batch_bytes: int = 8 * MIB
     memory_budget_bytes: int = 256 * MIB
-    """Requests in work. The two caches below come on top."""
+    """Requests in work and what is uploaded of them. The two caches below come on top."""
     tail_cache_bytes: int = 128 * MIB
     history_cache_bytes: int = 128 * MIB
     view_check_ms: int = 500

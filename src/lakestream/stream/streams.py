@@ -55,7 +55,8 @@ class Streams:
         self.runtime = runtime
         self.topics = Topics(store, runtime)
         self.brokers = Brokers(store)
-        self.budget = MemoryBudget(settings.memory_budget_bytes)
+        # Every byte in work may be there twice: as it was received, and in the object on its way to the store.
+        self.budget = MemoryBudget(settings.memory_budget_bytes // 2)
         self.max_batch_bytes = settings.max_batch_bytes
         self.cluster_id = ""
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
