@@ -6,8 +6,9 @@ from typing import Any
 
 from support.frontier import SETTINGS, Producer, World
 
-from lakestream.errors import Unavailable
+from lakestream.errors import Unavailable, UnknownStream
 from lakestream.frontier.collector import Collected, Collector
+from lakestream.frontier.tile import Tile, TileOutcome
 from lakestream.metadata.counters import current_generation, raise_generation
 from lakestream.metadata.log import delete_log, read_head
 from lakestream.metadata.topics import Topic
@@ -76,6 +77,29 @@ def test_a_deleted_partition_counts_as_fenced() -> None:
         _, collector = world.pipeline()
         await later(world, collector, 4)
         assert await world.wal_keys() == []
+
+    asyncio.run(scenario())
+
+
+def test_a_sleeper_over_a_deleted_topics_collected_objects_raises_no_alarm() -> None:
+    """Its table is still bound: whoever deletes the topic is asleep too, between its logs and its table."""
+
+    async def scenario() -> None:
+        world = World()
+        topic = await world.create("orders", 1)
+        await Producer(world, "one").append({topic.each_partition()[0]: [b"a"]})
+
+        async def run(tiles: Sequence[Tile]) -> list[TileOutcome]:
+            await delete_log(world.store, topic.each_partition()[0])
+            await later(world, world.pipeline()[1], 4)
+            assert await world.wal_keys() == []
+            return await plain(tiles)
+
+        worker, _ = world.pipeline()
+        runner: Any = worker._lake.runner
+        plain, runner.run = runner.run, run
+        [failure] = (await worker.tick()).failures
+        assert isinstance(failure.error, UnknownStream), failure
 
     asyncio.run(scenario())
 

@@ -17,7 +17,7 @@ from lakestream.frontier.lake import Lake
 from lakestream.frontier.plan import Plan, Range, Target, due, limit, plan
 from lakestream.frontier.tile import TileOutcome, size_of
 from lakestream.metadata.head import Extent, Head
-from lakestream.metadata.log import advance_frontier, read_extents
+from lakestream.metadata.log import advance_frontier, read_extents, read_head
 from lakestream.metadata.topics import Topic, Topics
 from lakestream.model import StreamPartition, WrittenFile
 
@@ -118,6 +118,7 @@ async def commit(lake: Lake, tail: Tail, planned: Plan, outcomes: Sequence[TileO
         await discard(lake, files)
         view = await lake.catalog.load(topic_id)
         if _starts_hold(view, planned.ranges):
+            await _check_living(lake, tail.topic, planned.ranges)
             raise (Unavailable if failed.retryable else StorageError)(failed.error)
         return Moved(view, 0, superseded=True)
     view = tail.view
@@ -161,6 +162,13 @@ async def discard(lake: Lake, files: Iterable[WrittenFile]) -> None:
         await lake.objects.delete(keys)
     except RetryableError:
         return
+
+
+async def _check_living(lake: Lake, topic: Topic, ranges: Iterable[Range]) -> None:
+    """Logs are deleted before the table is let go, and their WAL with them: that it is missing then is no alarm."""
+    for each in ranges:
+        if await read_head(lake.store, StreamPartition(topic.topic_id, each.partition)) is None:
+            raise UnknownStream(f"topic {topic.name} was deleted while its records were moved")
 
 
 def frontier_of(view: View, partition: int) -> int:
