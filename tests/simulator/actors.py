@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from lakestream.catalog import SimulatedTables
@@ -17,6 +18,7 @@ from lakestream.errors import (
 )
 from lakestream.frontier.collector import Collector
 from lakestream.frontier.lake import Lake
+from lakestream.frontier.orphans import Orphans
 from lakestream.frontier.worker import Worker
 from lakestream.kafka.groups.coordinator import GroupCoordinator
 from lakestream.metadata.brokers import Broker
@@ -116,7 +118,7 @@ class BrokerActor:
 
 
 class PipelineActor:
-    """A worker and a collector; crashes, sleeps, wakes up as a zombie."""
+    """A worker and its collectors; crashes, sleeps, wakes up as a zombie."""
 
     def __init__(self, history: "History", number: int) -> None:
         self._history = history
@@ -145,7 +147,7 @@ class PipelineActor:
         )
         topics = Topics(history.store, runtime)
         worker = Worker(lake, topics, name=f"{self._name}-{runtime.new_id()}", respect_leases=world.chance(0.5))
-        collector = Collector(lake)
+        collector, orphans = Collector(lake), Orphans(lake, topics)
         rest_s = 0.05
         while True:
             try:
@@ -155,6 +157,7 @@ class PipelineActor:
                     if not isinstance(failure.error, RetryableError | UnknownStream | ObjectMissing):
                         history.auditor.fail(f"I4: {self._name} reports {failure.error}")
                 await collector.collect()
+                await orphans.collect()
             except (RetryableError, UnknownStream):
                 world.trace(f"{self._name}: tick failed")
             await asyncio.sleep(world.random.uniform(0.5, 1.0) * rest_s)
@@ -262,11 +265,14 @@ class EngineActor:
         process = world.process("engine")
         while True:
             await asyncio.sleep(world.random.uniform(0.3, 3.0))
-            try:
-                await process.start(self._act(process))
-            except (LakestreamError, asyncio.CancelledError):
-                if not process.alive:
-                    process = world.process("engine")
+            acting = process.start(self._act(process))
+            # Waited for, not awaited: a crash cancels the act, the end of the history this actor.
+            await asyncio.wait([acting])
+            if not acting.cancelled():
+                with suppress(LakestreamError):
+                    acting.result()
+            if not process.alive:
+                process = world.process("engine")
 
     async def _act(self, process: Process) -> None:
         history, world = self._history, self._history.world

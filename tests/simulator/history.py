@@ -9,6 +9,7 @@ from uuid import UUID
 
 from lakestream.catalog.port import View
 from lakestream.errors import RetryableError
+from lakestream.frontier.naming import DATA_FOLDER, parse_file_name
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.kafka.settings import GroupSettings
 from lakestream.metadata.counters import current_generation
@@ -204,11 +205,20 @@ class History:
                 for key in self.objects.objects
                 if key.startswith(WAL_PREFIX) and parse_key(key).generation < generation - 8 and key not in live
             ]
+            stale += self._orphans()
             if not stale:
                 return
             if self.loop.time() > deadline:
                 self.auditor.fail(f"I7: dead objects stay for ever: {stale}")
             await self._unless_violated(asyncio.sleep(2.0))
+
+    def _orphans(self) -> list[str]:
+        """Files of the table that no worker can commit any more."""
+        view, prefix = self._view(), self.objects.url + "/"
+        live = {file.path for file in view.files}
+        found = [key for key in self.objects.objects if f"{prefix}{key}".startswith(f"{view.location}/{DATA_FOLDER}")]
+        starts = {key: parse_file_name(key.rsplit("/", 1)[-1]) for key in found if prefix + key not in live}
+        return [key for key, at in starts.items() if at is not None and at.start < view.frontier[at.partition]]
 
     def _view(self) -> View:
         assert self.topic is not None

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from lakestream.errors import LakestreamError, RetryableError
+from lakestream.frontier.naming import data_key
 from lakestream.frontier.reading import extent_bytes, read_tile
 from lakestream.frontier.tile import Slice, Tile, TileOutcome
 from lakestream.model import DataFile, PositionDeletes, WrittenFile
@@ -59,8 +60,7 @@ class SimulatedTiles:
                     data = extent_bytes(tile, part, extent, held)
                     found += [row for row in rows(data, part.partition, extent.base_offset) if _inside(row, part)]
             first = tile.slices[0]
-            name = f"data/{first.partition:05d}-{first.start:020d}-{self._runtime.new_id().hex}.parquet"
-            path = f"{tile.location}/{name}"
+            path = f"{tile.location}/{data_key(first.partition, first.start, self._runtime.new_id())}"
             data_bytes = encode_rows(found)
             await self._objects.put(path.removeprefix(self._objects.url + "/"), [data_bytes])
         except LakestreamError as error:
