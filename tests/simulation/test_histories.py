@@ -17,6 +17,8 @@ HISTORIES = 300
 REGRESSIONS = {
     7: "a table whose creation was cut off between pointer and name was never finished",
     17: "a half deleted topic kept its table's name until some broker started",
+    88: "a group timer that fired a rounding error early was set again and again",
+    136: "a sleeping worker raised an alarm over the WAL of a topic being deleted",
     148: "a late save of a group's generation landed after a newer one",
 }
 
