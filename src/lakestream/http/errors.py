@@ -14,6 +14,7 @@ from lakestream.errors import (
     RetryableError,
     TableExists,
     TableRefused,
+    Unavailable,
     UnknownNamespace,
     UnknownTable,
 )
@@ -32,7 +33,7 @@ _KINDS: tuple[tuple[type[LakestreamError], int, str], ...] = (
 )
 
 
-class OutcomeUnknown(LakestreamError):
+class OutcomeUnknown(Unavailable):
     """A commit that may have happened: engines must not clean up after it."""
 
 

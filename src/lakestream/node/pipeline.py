@@ -1,8 +1,6 @@
 """A pipeline process: the Spark driver that moves records into their tables."""
 
 import asyncio
-import os
-import sys
 from collections.abc import Callable
 
 from lakestream import pipeline
@@ -15,9 +13,6 @@ async def run_pipeline(
 ) -> pipeline.Summary:
     """Until `stop`, or with `once` until nothing is due."""
     spark = settings.spark
-    if spark.master.startswith("local"):
-        # Spark takes `python3` from PATH for its workers unless this says otherwise.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     session = pipeline.SparkSettings(
         master=spark.master, driver_memory=spark.driver_memory, ui=spark.ui, options=spark.options
     )
