@@ -359,3 +359,27 @@ def test_memory_budget_lets_one_over_and_then_waits() -> None:
             await asyncio.wait_for(waiter, 5)
 
     asyncio.run(main())
+
+
+def test_a_reader_of_the_tail_is_served_from_memory() -> None:
+    async def main() -> None:
+        objects = CountedReads(system().clock)
+        async with Cluster(objects=objects).brokers(1) as [streams]:
+            [partition] = await topic(streams)
+            await streams.append(partition, batch(b"before"))
+            await fetch(streams, partition, 0)
+            assert objects.reads == 1
+            for offset in range(1, 6):
+                await streams.append(partition, batch(b"after"))
+                assert len(parse((await fetch(streams, partition, offset)).parts)) == 1
+            assert objects.reads == 1
+
+    asyncio.run(main())
+
+
+class CountedReads(MemoryObjects):
+    reads = 0
+
+    async def get_range(self, key: str, start: int, length: int) -> bytes:
+        self.reads += 1
+        return await super().get_range(key, start, length)

@@ -108,6 +108,7 @@ class Fetcher:
                 # The head first, then the view: a fresh view can then not be behind the head that was read.
                 await self._tails.refresh([partition])
             tail = self._tails.get(partition)
+            tail.read_at_s = asyncio.get_running_loop().time()
             if not tail.head.log_start <= request.offset <= tail.end_offset:
                 raise OffsetOutOfRange(
                     f"offset {request.offset} is outside [{tail.head.log_start}, {tail.end_offset}]: seek into it"

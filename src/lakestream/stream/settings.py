@@ -10,7 +10,7 @@ class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     flush_interval_ms: int = 4
     flush_bytes: int = 8 * MIB
-    flushes_in_flight: int = 3
+    flushes_in_flight: int = 2
     upload_deadline_ms: int = 30_000
     max_batch_bytes: int = 8 * MIB
     memory_budget_bytes: int = 256 * MIB

@@ -147,8 +147,10 @@ class Streams:
             await asyncio.sleep(self.brokers.ttl_ms / 1000 / 4)
 
     def _on_committed(self, partition: StreamPartition, extents: Sequence[Extent], appends: Sequence[Append]) -> None:
-        """Keeps what was written for readers of the tail; a partly refused section is left to be read."""
+        """Keeps what was written where somebody reads the tail; a partly refused section is left to be read."""
         self._tails.committed(partition, extents)
+        if not self._tails.has_reader(partition):
+            return
         if len(extents) == 1 and extents[0].length == sum(len(append.run) for append in appends):
             self._cache.add(partition, extents[0], bytearray().join([append.run for append in appends]))
 

@@ -8,6 +8,7 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from lakestream.errors import UnknownStream
 from lakestream.metadata.head import Extent, Head
@@ -15,14 +16,18 @@ from lakestream.metadata.log import decode_head, head_address, read_extents
 from lakestream.metadata.store import Store
 from lakestream.model import StreamPartition
 
+_READER_GONE_S: Final = 60.0
+
 
 @dataclass(slots=True)
 class Tail:
-    """`extents` is dense and ends at or after head.next_offset once loaded. `version` is the head's."""
+    """`extents` is dense and ends at or after head.next_offset once loaded. `version` is the head's; `read_at_s` is
+    when a reader last asked for records here."""
 
     head: Head
     version: int
     extents: list[Extent] = field(default_factory=list)
+    read_at_s: float = float("-inf")
 
     @property
     def end_offset(self) -> int:
@@ -63,6 +68,11 @@ class Tails:
 
     def knows(self, partition: StreamPartition) -> bool:
         return partition in self._tails
+
+    def has_reader(self, partition: StreamPartition) -> bool:
+        """Whether somebody reads this partition through this broker."""
+        tail = self._tails.get(partition)
+        return tail is not None and asyncio.get_running_loop().time() - tail.read_at_s < _READER_GONE_S
 
     def forget(self, partition: StreamPartition) -> None:
         self._tails.pop(partition, None)
