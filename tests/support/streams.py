@@ -28,7 +28,7 @@ class Cluster:
     store: Store = field(default_factory=lambda: MemoryStore(seeded()))
     objects: ObjectStore = field(default_factory=lambda: MemoryObjects(system().clock))
     catalog: TableCatalog | None = None
-    settings: StreamSettings = field(default_factory=StreamSettings)
+    settings: StreamSettings = field(default_factory=lambda: StreamSettings(flush_interval_ms=4))
 
     def __post_init__(self) -> None:
         self.tables: TableCatalog = self.catalog or SimulatedTables(self.store)

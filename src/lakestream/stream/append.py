@@ -21,7 +21,7 @@ from lakestream.objects.store import Buffer
 from lakestream.records import validate
 from lakestream.runtime import Runtime
 from lakestream.stream.flush import Append, Appended, Flush, Uploaded
-from lakestream.stream.settings import StreamSettings
+from lakestream.stream.settings import StreamSettings, pace_for
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,9 @@ class Appender:
         self._buffer = Flush()
         self._buffered = asyncio.Event()
         self._full = asyncio.Event()
-        self._slots = asyncio.Semaphore(settings.flushes_in_flight)
+        pace = pace_for(objects.url, settings)
+        self._interval_s = pace.interval_ms / 1000
+        self._slots = asyncio.Semaphore(pace.flushes_in_flight)
         self._uploads: asyncio.Queue[tuple[Flush, asyncio.Task[Uploaded]]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -105,7 +107,7 @@ class Appender:
         while True:
             await self._wait_for_data()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._full.wait(), self._settings.flush_interval_ms / 1000)
+                await asyncio.wait_for(self._full.wait(), self._interval_s)
             await self._slots.acquire()
             self._start_upload()
 

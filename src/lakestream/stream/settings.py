@@ -6,11 +6,11 @@ MIB = 1024 * 1024
 
 
 class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`flush_interval_ms` is short where a PUT costs nothing; an object store that charges for it wants 250."""
+    """What is None depends on the bucket: see `pace_for`."""
 
-    flush_interval_ms: int = 4
+    flush_interval_ms: int | None = None
     flush_bytes: int = 8 * MIB
-    flushes_in_flight: int = 2
+    flushes_in_flight: int | None = None
     upload_deadline_ms: int = 30_000
     max_batch_bytes: int = 8 * MIB
     memory_budget_bytes: int = 256 * MIB
@@ -20,3 +20,21 @@ class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     view_check_ms: int = 500
     generation_check_ms: int = 5_000
     receipt_idle_ms: int = 5_000
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """How long appends wait for company, and how many flushes are under way at once."""
+
+    interval_ms: int
+    flushes_in_flight: int
+
+
+def pace_for(url: str, settings: StreamSettings) -> Pace:
+    """A local directory takes a file in milliseconds and charges nothing: short waits, and one flush after the other,
+    because the larger the flush the cheaper its bytes. A bucket charges for every PUT and takes its time over it."""
+    usual = Pace(4, 1) if url.startswith("file://") else Pace(250, 4)
+    interval_ms, in_flight = settings.flush_interval_ms, settings.flushes_in_flight
+    return Pace(
+        usual.interval_ms if interval_ms is None else interval_ms,
+        usual.flushes_in_flight if in_flight is None else in_flight,
+    )
