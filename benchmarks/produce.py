@@ -11,9 +11,9 @@ from benchmarks.result import QUICK, Result, versus
 from benchmarks.servers import Server, kafka, lakestream
 
 PARTITIONS = 6
-LOADS = {1000: 40_000 if QUICK else 150_000, 100: 200_000 if QUICK else 800_000}
+LOADS = {1000: 40_000 if QUICK else 300_000, 100: 200_000 if QUICK else 2_500_000}
 """Record size in bytes: records in one round."""
-WARM_UP_ROUNDS = 1 if QUICK else 4
+WARM_UP_ROUNDS = 1 if QUICK else 3
 ROUNDS = 1 if QUICK else 5
 
 
