@@ -21,7 +21,7 @@ from lakestream.objects.store import Buffer
 from lakestream.records import validate
 from lakestream.runtime import Runtime
 from lakestream.stream.flush import Append, Appended, Flush, Uploaded
-from lakestream.stream.settings import StreamSettings, pace_for
+from lakestream.stream.settings import SMALL_FLUSH_BYTES, StreamSettings, pace_for
 
 log = logging.getLogger(__name__)
 
@@ -57,9 +57,9 @@ class Appender:
         self._buffer = Flush()
         self._buffered = asyncio.Event()
         self._full = asyncio.Event()
-        pace = pace_for(objects.url, settings)
-        self._interval_s = pace.interval_ms / 1000
-        self._slots = asyncio.Semaphore(pace.flushes_in_flight)
+        self._pace = pace_for(objects.url, settings)
+        self._interval_s = self._pace.interval_ms / 1000
+        self._slots = asyncio.Semaphore(self._pace.flushes_in_flight)
         self._uploads: asyncio.Queue[tuple[Flush, asyncio.Task[Uploaded]]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -123,6 +123,8 @@ class Appender:
 
     def _start_upload(self) -> None:
         flush, self._buffer = self._buffer, Flush()
+        loaded = flush.size_bytes >= SMALL_FLUSH_BYTES
+        self._interval_s = (self._pace.loaded_interval_ms if loaded else self._pace.interval_ms) / 1000
         self._buffered.clear()
         self._full.clear()
         self._uploads.put_nowait((flush, asyncio.create_task(self._upload(flush))))

@@ -3,6 +3,7 @@
 import msgspec
 
 MIB = 1024 * 1024
+SMALL_FLUSH_BYTES = MIB // 4
 
 
 class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -23,18 +24,22 @@ class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """How long appends wait for company, and how many flushes are under way at once."""
+    """How long appends wait for company: `interval_ms`, or `loaded_interval_ms` after a flush that was not small. How
+    many flushes are under way at once."""
 
     interval_ms: int
+    loaded_interval_ms: int
     flushes_in_flight: int
 
 
 def pace_for(url: str, settings: StreamSettings) -> Pace:
-    """A local directory takes a file in milliseconds and charges nothing: short waits, and one flush after the other,
-    because the larger the flush the cheaper its bytes. A bucket charges for every PUT and takes its time over it."""
-    usual = Pace(4, 1) if url.startswith("file://") else Pace(250, 4)
+    """A local directory takes a file in milliseconds and charges nothing: short waits, longer ones under load, and one
+    flush after the other, because the larger a flush the cheaper its bytes. A bucket charges for every PUT and takes
+    its time over it."""
+    usual = Pace(4, 20, 1) if url.startswith("file://") else Pace(250, 250, 4)
     interval_ms, in_flight = settings.flush_interval_ms, settings.flushes_in_flight
     return Pace(
         usual.interval_ms if interval_ms is None else interval_ms,
+        usual.loaded_interval_ms if interval_ms is None else interval_ms,
         usual.flushes_in_flight if in_flight is None else in_flight,
     )
