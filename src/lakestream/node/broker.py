@@ -1,6 +1,7 @@
 """A broker process: the streams and the Kafka door in front of them."""
 
 import asyncio
+import gc
 from collections.abc import Callable
 
 from lakestream.errors import RequestError
@@ -40,6 +41,7 @@ async def run_broker(settings: Settings, ready: Callable[[], None], stop: asynci
                 raise RequestError(f"port {place.port} on {place.host} cannot be used: {error.strerror}") from error
             try:
                 ready()
+                _settle_memory()
                 stopping = asyncio.ensure_future(stop.wait())
                 await asyncio.wait((stopping, streams.failed), return_when=asyncio.FIRST_COMPLETED)
                 stopping.cancel()
@@ -49,3 +51,9 @@ async def run_broker(settings: Settings, ready: Callable[[], None], stop: asynci
                 await server.stop(STOP_GRACE_MS)
         finally:
             await streams.stop()
+
+
+def _settle_memory() -> None:
+    """What was loaded stays: the collector of cycles need not look at it again and again, and requests make few."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
