@@ -48,13 +48,17 @@ class Append:
 
 @dataclass(slots=True)
 class Flush:
-    """Appends by partition, in the order in which they came."""
+    """Appends by partition, in the order in which they came, and CRC32C of each partition's bytes: taken as they come,
+    while they are still in the processor's cache."""
 
     appends: dict[StreamPartition, list[Append]] = field(default_factory=dict)
+    checksums: dict[StreamPartition, int] = field(default_factory=dict)
     size_bytes: int = 0
 
     def add(self, append: Append) -> None:
-        self.appends.setdefault(append.partition, []).append(append)
+        partition = append.partition
+        self.appends.setdefault(partition, []).append(append)
+        self.checksums[partition] = crc32c(append.run, self.checksums.get(partition, 0))
         self.size_bytes += len(append.run)
 
     def only(self, partitions: Sequence[StreamPartition]) -> "Flush":
@@ -76,6 +80,7 @@ class Flush:
                 parts=[append.run for append in appends],
                 record_count=sum(batch.record_count for append in appends for batch in append.batches),
                 max_timestamp_ms=max(batch.max_timestamp_ms for append in appends for batch in append.batches),
+                checksum=self.checksums[partition],
             )
             for partition, appends in sorted(self.appends.items())
         ]

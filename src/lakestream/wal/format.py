@@ -44,12 +44,14 @@ TRAILER_BYTES: Final = _FIELDS.size + _SEAL.size
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What one flush holds for one partition; the parts are concatenated in the object."""
+    """What one flush holds for one partition; the parts are concatenated in the object. `checksum` is CRC32C of them
+    all, for callers that took it while the bytes were at hand."""
 
     partition: StreamPartition
     parts: Sequence[Buffer]
     record_count: int
     max_timestamp_ms: int
+    checksum: int | None = None
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):
@@ -112,7 +114,7 @@ def build(
         start = position
         position += sum(map(len, section.parts))
         parts.extend(section.parts)
-        checksum = _checksum(section.parts, position - start)
+        checksum = _checksum(section.parts, position - start) if section.checksum is None else section.checksum
         spans.append(
             Span(section.partition, start, position - start, checksum, section.record_count, section.max_timestamp_ms)
         )
