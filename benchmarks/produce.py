@@ -6,6 +6,7 @@ after rounds that do not count: Kafka's JIT needs them.
 
 from statistics import median
 
+from benchmarks import memory_warmth
 from benchmarks.clients import produce
 from benchmarks.result import QUICK, Result, versus
 from benchmarks.servers import Server, kafka, lakestream
@@ -29,6 +30,7 @@ def run() -> list[Result]:
     results: list[Result] = []
     with lakestream() as ours, kafka() as peer:
         for size_bytes in LOADS:
+            memory_warmth.touch()
             topic = f"produce-{size_bytes}"
             measured: dict[str, list[tuple[float, float]]] = {ours.name: [], peer.name: []}
             for server in (ours, peer):
