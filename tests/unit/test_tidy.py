@@ -12,7 +12,7 @@ MAX_LINES = 400
 
 LEFTOVER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError")
 MACHINE = re.compile(
-    r"/home/\w|/root/|/work/|/Users/\w|/tmp/lab"
+    r"/home/\w|/root/|/work/|/Users/\w"
     r"|\b(repo1?\.maven|repo\.maven|pypi\.org|files\.pythonhosted|registry\.npmjs|proxy\.golang|crates\.io)\b"
 )
 DETERMINISTIC = ("stream", "frontier", "metadata", "catalog")
