@@ -10,23 +10,22 @@ import pytest
 from simulator.bugs import BUGS
 from simulator.history import Report, run
 
+from lakestream.errors import LakestreamError
+
 FIRST_SEED = 1
 HISTORIES = 300
 
-# Seeds that once showed a real bug, with what it was.
-REGRESSIONS = {
-    7: "a table whose creation was cut off between pointer and name was never finished",
-    17: "a half deleted topic kept its table's name until some broker started",
-    88: "a group timer that fired a rounding error early was set again and again",
-    136: "a sleeping worker raised an alarm over the WAL of a topic being deleted",
-    148: "a late save of a group's generation landed after a newer one",
-}
+# Seeds that failed at some time. What a seed plays changes with the simulator, so these no longer replay the bugs that
+# they showed then: they are more seeds, not regression tests.
+ONCE_FAILED = (7, 17, 88, 136, 148)
 
-# Planted bugs that need more histories than a quick test has: `make simulate BUG=… HISTORIES=…`.
+# Planted bugs that are not shown to be found: they need more histories than a quick test has (`make simulate BUG=…
+# HISTORIES=…`), or what is noticed is the patch itself (name-instead-of-uuid confuses the auditor's own bookkeeping).
 RARE = {
     "extents-read-before-the-fence",
     "late-save-of-a-generation",
     "lease-without-fence",
+    "name-instead-of-uuid",
     "orphan-reaped-too-early",
     "retry-after-unknown-outcome",
     "session-mark-dropped-too-early",
@@ -51,7 +50,7 @@ def test_no_history_breaks_an_invariant() -> None:
     assert acked > HISTORIES * 5
 
 
-@pytest.mark.parametrize("seed", REGRESSIONS)
+@pytest.mark.parametrize("seed", ONCE_FAILED)
 def test_seeds_that_once_failed(seed: int) -> None:
     report = run(seed)
     assert report.violation is None, _explain(report)
@@ -80,7 +79,8 @@ def test_planted_bugs_are_found(name: str) -> None:
 
 
 def _breaks(seed: int) -> bool:
+    """A violation, or an error of ours that no actor expects. A mistake in the patch itself is neither."""
     try:
         return run(seed).violation is not None
-    except Exception:
+    except LakestreamError:
         return True
