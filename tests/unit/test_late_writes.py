@@ -1,0 +1,94 @@
+"""Bugs that the simulator found, held by tests of their own."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from support.streams import seeded
+
+from lakestream.catalog import SimulatedTables
+from lakestream.errors import Unavailable
+from lakestream.metadata.groups import GroupRows, GroupState, lease_address
+from lakestream.metadata.memory import MemoryStore
+from lakestream.metadata.store import Outcome, Transaction
+
+
+class Delaying(MemoryStore):
+    """Keeps the next `delayed` calls back instead of applying them; `arrive` applies them."""
+
+    delayed = 0
+
+    def __init__(self) -> None:
+        super().__init__(seeded())
+        self._kept: list[Sequence[Transaction]] = []
+
+    async def transact(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        if self.delayed:
+            self.delayed -= 1
+            self._kept.append(transactions)
+            raise Unavailable("no reply in time")
+        return await super().transact(transactions)
+
+    async def arrive(self) -> None:
+        for transactions in self._kept:
+            await super().transact(transactions)
+
+
+def test_a_late_save_of_a_generation_does_not_undo_a_newer_one() -> None:
+    async def main() -> None:
+        store = Delaying()
+        lease = await store.acquire_lease(lease_address("g"), "holder", ttl_ms=60_000)
+        rows = GroupRows(store, "g", lease.token)
+        await rows.load()
+        store.delayed = 1
+        with pytest.raises(Unavailable):
+            await rows.save(GroupState(1, "consumer"))
+        await rows.save(GroupState(1, "consumer"))
+        await rows.save(GroupState(2, "consumer"))
+        await store.arrive()
+        assert (await GroupRows(store, "g", lease.token).load()).generation == 2
+
+    asyncio.run(main())
+
+
+def test_a_save_that_landed_without_a_reply_does_not_block_the_next() -> None:
+    async def main() -> None:
+        store = Delaying()
+        lease = await store.acquire_lease(lease_address("g"), "holder", ttl_ms=60_000)
+        rows = GroupRows(store, "g", lease.token)
+        await rows.load()
+        store.delayed = 1
+        with pytest.raises(Unavailable):
+            await rows.save(GroupState(1, "consumer"))
+        await store.arrive()
+        await rows.save(GroupState(2, "consumer"))
+        assert (await GroupRows(store, "g", lease.token).load()).generation == 2
+
+    asyncio.run(main())
+
+
+def test_a_table_cut_off_between_pointer_and_name_is_finished() -> None:
+    async def main() -> None:
+        store = Delaying()
+        tables = SimulatedTables(store)
+        topic_id = seeded().new_id()
+        real = store.transact
+        calls = 0
+
+        async def cut_off(transactions: Sequence[Transaction]) -> list[Outcome]:
+            nonlocal calls
+            calls += 1
+            if any(transaction.shard == "tables" for transaction in transactions):
+                raise Unavailable("lost")
+            return await real(transactions)
+
+        store.transact = cut_off  # type: ignore[method-assign]
+        with pytest.raises(Unavailable):
+            await tables.create(topic_id, "orders", 2)
+        store.transact = real  # type: ignore[method-assign]
+        assert calls > 1
+        assert await tables.pointer(topic_id) is not None
+        assert (await tables.create(topic_id, "orders", 2)).table == "default.orders"
+        assert (await tables.load(topic_id)).frontier == (0, 0)
+
+    asyncio.run(main())
