@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 from uuid import uuid4
 
 from lakestream.errors import Conflict, CorruptObject, ObjectMissing, Unavailable
+from lakestream.objects.files import FileWriter
 from lakestream.objects.folders import DurableFolders, sync_folder
 from lakestream.objects.keys import TEMPORARY_FOLDER, check_key, normal_prefix
 from lakestream.objects.store import Buffer, ObjectInfo
@@ -26,9 +27,6 @@ THREADS: Final = 8
 LIST_PAGE: Final = 1000
 LEFTOVER_AGE_S: Final = 3600
 """An unfinished file this old belongs to a process that died."""
-IOVECS: Final = 1024
-STEP_BYTES: Final = 512 * 1024
-"""One write. Measured: above 1 MiB the kernel spends several times the CPU on fresh page cache."""
 
 
 class LocalObjects:
@@ -38,6 +36,7 @@ class LocalObjects:
         self._root = os.path.abspath(root)
         self._folders = DurableFolders(self._root)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="objects")
+        self._files = FileWriter()
         self._swept = False
 
     @property
@@ -93,9 +92,7 @@ class LocalObjects:
         folder = os.path.dirname(path)
         temporary = f"{self._temporary_folder()}/{uuid4().hex}"
         try:
-            with open(temporary, "xb", buffering=0) as file:
-                _write_all(file.fileno(), parts)
-                os.fsync(file.fileno())
+            self._files.create(temporary, parts)
             self._publish(temporary, path, folder, overwrite)
         finally:
             with suppress(FileNotFoundError):
@@ -144,30 +141,6 @@ class LocalObjects:
             except OSError:
                 return
             folder = os.path.dirname(folder)
-
-
-def _write_all(descriptor: int, parts: Sequence[Buffer]) -> None:
-    step: list[memoryview] = []
-    step_bytes = 0
-    for part in parts:
-        view = memoryview(part)
-        for start in range(0, len(view), STEP_BYTES):
-            piece = view[start : start + STEP_BYTES]
-            if step and (step_bytes + len(piece) > STEP_BYTES or len(step) == IOVECS):
-                _write_step(descriptor, step)
-                step, step_bytes = [], 0
-            step.append(piece)
-            step_bytes += len(piece)
-    _write_step(descriptor, step)
-
-
-def _write_step(descriptor: int, pieces: list[memoryview]) -> None:
-    while pieces:
-        written = os.writev(descriptor, pieces)
-        while pieces and written >= len(pieces[0]):
-            written -= len(pieces.pop(0))
-        if written:
-            pieces[0] = pieces[0][written:]
 
 
 def _read(path: str, start: int | None, length: int | None) -> bytes:
