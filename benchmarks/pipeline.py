@@ -21,7 +21,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from benchmarks.result import QUICK, Result, reaches, stays_under
 from lakestream import objects
-from lakestream.catalog import PyIcebergTables
+from lakestream.catalog.tables import PyIcebergTables
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.worker import Tick, Worker

@@ -10,7 +10,8 @@ from benchmarks.result import QUICK, Result, reaches
 from lakestream.model import DataFile
 from lakestream.objects import LocalObjects
 from lakestream.records import Arena, decode, warm_up
-from lakestream.table import HistoryReader, StreamFileWriter
+from lakestream.table.history import HistoryReader
+from lakestream.table.writer import StreamFileWriter
 
 TOTAL_BYTES = 32_000_000 if QUICK else 128_000_000
 FETCH_BYTES = 1024 * 1024

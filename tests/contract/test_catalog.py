@@ -11,7 +11,9 @@ import pytest
 from support.tables import ORDERS, OTHER, write_file
 
 from lakestream import runtime
-from lakestream.catalog import PyIcebergTables, SimulatedTables, TableCatalog, View
+from lakestream.catalog import TableCatalog, View
+from lakestream.catalog.simulated import SimulatedTables
+from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import Conflict, Unavailable, UnknownStream
 from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.pointers import Pointers

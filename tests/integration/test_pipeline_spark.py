@@ -15,7 +15,7 @@ import pytest
 from support.frontier import Producer, World
 
 from lakestream import objects
-from lakestream.catalog import PyIcebergTables
+from lakestream.catalog.tables import PyIcebergTables
 from lakestream.metadata.sqlite import open_sqlite
 from lakestream.model import StreamPartition
 from lakestream.runtime import system

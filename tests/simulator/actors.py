@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from lakestream.catalog import SimulatedTables
+from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import (
     Conflict,
     LakestreamError,

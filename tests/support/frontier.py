@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
-from lakestream.catalog import SimulatedTables
 from lakestream.catalog.port import TableCatalog, View
+from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import UnknownStream
 from lakestream.frontier.collector import Collector
 from lakestream.frontier.lake import Lake

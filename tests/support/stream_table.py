@@ -8,7 +8,8 @@ from pathlib import Path
 
 from pyiceberg.table import StaticTable
 
-from lakestream.catalog import PyIcebergTables, View
+from lakestream.catalog import View
+from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import Unavailable
 from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.store import Outcome, Transaction

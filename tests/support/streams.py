@@ -5,15 +5,15 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
-from lakestream.catalog import SimulatedTables
 from lakestream.catalog.port import TableCatalog
+from lakestream.catalog.simulated import SimulatedTables
 from lakestream.metadata.brokers import Broker
 from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.store import Store
 from lakestream.objects import MemoryObjects, ObjectStore
 from lakestream.runtime import Runtime, system
 from lakestream.stream import Streams, StreamSettings
-from lakestream.table import HistoryReader
+from lakestream.table.history import HistoryReader
 
 
 def seeded(seed: int = 1) -> Runtime:

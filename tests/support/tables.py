@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 import uvicorn
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from lakestream.catalog import PyIcebergTables, View
+from lakestream.catalog import View
+from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import Conflict
 from lakestream.http import create_app
 from lakestream.metadata.memory import MemoryStore

@@ -10,9 +10,10 @@ from pyiceberg.typedef import Record
 from support.stream_table import StreamTable, run_with_table
 from support.tables import ORDERS
 
-from lakestream.catalog import PyIcebergTables, View
+from lakestream.catalog import View
 from lakestream.catalog.commit import Change
 from lakestream.catalog.index import ManifestIndex
+from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import CorruptObject, ObjectMissing, StorageError
 from lakestream.metadata.pointers import Pointer
 from lakestream.table.schema import RAW_SCHEMA, UNPARTITIONED

@@ -13,7 +13,7 @@ from pyiceberg.table.update import SetPropertiesUpdate
 from support.frontier import SETTINGS, Crash, Fuse, Producer, World
 
 from lakestream import objects
-from lakestream.catalog import PyIcebergTables
+from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import Unavailable
 from lakestream.frontier.naming import data_key, parse_file_name
 from lakestream.frontier.orphans import Orphans, Tidied

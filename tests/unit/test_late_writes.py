@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from support.streams import seeded
 
-from lakestream.catalog import SimulatedTables
+from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import Unavailable
 from lakestream.metadata.groups import GroupRows, GroupState, lease_address
 from lakestream.metadata.memory import MemoryStore

@@ -18,8 +18,8 @@ from lakestream.errors import CorruptObject, ObjectMissing, StorageError
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.objects import LocalObjects, MemoryObjects
 from lakestream.runtime import system
-from lakestream.table import HistoryReader
 from lakestream.table.arrow import ARROW_SCHEMA
+from lakestream.table.history import HistoryReader
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
 

@@ -31,6 +31,12 @@ async def bind(
         raise Conflict(f"table {wanted} is not topic {topic_id}'s: rename or drop it first") from error
 
 
+async def location(pointers: Pointers, topic_id: UUID) -> str | None:
+    """See `TableViews.pointer`."""
+    row = await pointers.get(topic_id)
+    return row.pointer.metadata_location if row is not None and row.pointer.bound else None
+
+
 async def owner(pointers: Pointers, name: str) -> UUID | None:
     """See `TableCatalog.owner`. A table that is neither bound nor being detached is an engine's own, even if a stream
     once wrote it."""

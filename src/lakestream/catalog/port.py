@@ -41,13 +41,8 @@ class Named:
     collectable: bool = True
 
 
-class TableCatalog(Protocol):
-    """Raises `Unavailable` when an outcome is unknown: load again to learn it."""
-
-    async def create(self, topic_id: UUID, name: str, partitions: int) -> View:
-        """Makes `default.<name>`, bound to the topic's UUID, frontier all zero. Idempotent: a table bound
-        to this UUID is returned as it is; one bound to another topic raises `Conflict`."""
-        ...
+class TableViews(Protocol):
+    """What a broker needs of the catalog. Raises `Unavailable` when an outcome is unknown: load again to learn it."""
 
     async def load(self, topic_id: UUID) -> View:
         """The present view. `UnknownStream` if no table is bound to the topic."""
@@ -55,6 +50,19 @@ class TableCatalog(Protocol):
 
     async def pointer(self, topic_id: UUID) -> str | None:
         """The present metadata location, cheap: a view is stale when its own differs. None: no table."""
+        ...
+
+    async def detach(self, topic_id: UUID) -> str | None:
+        """Keeps a deleted topic's table as `<name>__<first 8 of the UUID>`. Idempotent; the new name, or None."""
+        ...
+
+
+class TableCatalog(TableViews, Protocol):
+    """The whole of it, for those who fill tables."""
+
+    async def create(self, topic_id: UUID, name: str, partitions: int) -> View:
+        """Makes `default.<name>`, bound to the topic's UUID, frontier all zero. Idempotent: a table bound
+        to this UUID is returned as it is; one bound to another topic raises `Conflict`."""
         ...
 
     async def named(self, topic_id: UUID) -> Named:
@@ -79,8 +87,4 @@ class TableCatalog(Protocol):
     async def owner(self, name: str) -> UUID | None:
         """The topic whose table is `default.<name>`, living or not, also when its detaching was begun and not finished.
         None: there is no such table, or it is none of ours."""
-        ...
-
-    async def detach(self, topic_id: UUID) -> str | None:
-        """Keeps a deleted topic's table as `<name>__<first 8 of the UUID>`. Idempotent; the new name, or None."""
         ...

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import count
 from uuid import UUID
 
-from lakestream.catalog.binding import bind, detach, detached_name, owner
+from lakestream.catalog.binding import bind, detach, detached_name, location, owner
 from lakestream.catalog.port import Named, View
 from lakestream.catalog.rules import check_commit
 from lakestream.errors import Conflict, UnknownStream
@@ -39,8 +39,7 @@ class SimulatedTables:
         return await self.load(topic_id)
 
     async def pointer(self, topic_id: UUID) -> str | None:
-        row = await self._pointers.get(topic_id)
-        return row.pointer.metadata_location if row is not None and row.pointer.bound else None
+        return await location(self._pointers, topic_id)
 
     async def load(self, topic_id: UUID) -> View:
         location = await self.pointer(topic_id)

@@ -12,7 +12,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
 from pyiceberg.utils.properties import property_as_bool
 
-from lakestream.catalog.binding import bind, detach, detached_name, owner
+from lakestream.catalog.binding import bind, detach, detached_name, location, owner
 from lakestream.catalog.commit import Change, Commits, Current
 from lakestream.catalog.engines import EngineTables
 from lakestream.catalog.files import version_of
@@ -60,16 +60,15 @@ class PyIcebergTables:
 
     async def create(self, topic_id: UUID, name: str, partitions: int) -> View:
         async def make_pointer() -> PointerRow:
-            location = f"{self._bucket_url}/tables/{detached_name(name, topic_id)}"
-            metadata = _first_metadata(topic_id, location, partitions, self._runtime.clock.now_ms())
+            folder = f"{self._bucket_url}/tables/{detached_name(name, topic_id)}"
+            metadata = _first_metadata(topic_id, folder, partitions, self._runtime.clock.now_ms())
             return (await self.commits.create(topic_id, metadata, bound=True)).row
 
         await bind(self.commits.pointers, topic_id, name, make_pointer)
         return await self.load(topic_id)
 
     async def pointer(self, topic_id: UUID) -> str | None:
-        row = await self.commits.pointers.get(topic_id)
-        return row.pointer.metadata_location if row is not None and row.pointer.bound else None
+        return await location(self.commits.pointers, topic_id)
 
     async def load(self, topic_id: UUID) -> View:
         while True:

@@ -22,8 +22,8 @@ from lakestream.model import WrittenFile
 from lakestream.objects import Buffer, ObjectStore
 from lakestream.records import Arena, Columns, Run, decode, walk
 from lakestream.runtime import Runtime
-from lakestream.table import StreamFileWriter
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC, UNPARTITIONED
+from lakestream.table.writer import StreamFileWriter
 
 
 def write_tile(tile: Tile, file_id: UUID) -> list[WrittenFile]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from lakestream import objects
-from lakestream.catalog import PyIcebergTables
+from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import RequestError
 from lakestream.metadata.sqlite import open_sqlite
 from lakestream.metadata.store import Store

@@ -11,7 +11,7 @@ from lakestream.node.backends import open_backends
 from lakestream.records import warm_up
 from lakestream.settings import Settings
 from lakestream.stream import Streams
-from lakestream.table import HistoryReader
+from lakestream.table.history import HistoryReader
 
 STOP_GRACE_MS = 3_000
 

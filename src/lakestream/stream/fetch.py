@@ -20,7 +20,7 @@ from lakestream.records import BatchInfo, control_batch
 from lakestream.stream.cache import TailCache
 from lakestream.stream.tails import Tail, Tails
 from lakestream.stream.views import Views, frontier_of
-from lakestream.table import HistoryReader
+from lakestream.table import HistorySource
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Fetched:
 
 
 class Fetcher:
-    def __init__(self, store: Store, tails: Tails, cache: TailCache, views: Views, history: HistoryReader) -> None:
+    def __init__(self, store: Store, tails: Tails, cache: TailCache, views: Views, history: HistorySource) -> None:
         self._store = store
         self._tails = tails
         self._cache = cache

@@ -14,7 +14,7 @@ from lakestream.records import Arena, Run, decode
 from lakestream.stream.cache import Served, TailCache
 from lakestream.stream.tails import Tails
 from lakestream.stream.views import Views, frontier_of
-from lakestream.table import HistoryReader
+from lakestream.table import HistorySource
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -30,7 +30,7 @@ class OffsetAt:
 
 
 class OffsetFinder:
-    def __init__(self, tails: Tails, cache: TailCache, views: Views, history: HistoryReader) -> None:
+    def __init__(self, tails: Tails, cache: TailCache, views: Views, history: HistorySource) -> None:
         self._tails = tails
         self._cache = cache
         self._views = views

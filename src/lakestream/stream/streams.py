@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
-from lakestream.catalog.port import TableCatalog
+from lakestream.catalog.port import TableViews
 from lakestream.errors import LakestreamError, Unavailable
 from lakestream.metadata.brokers import Broker, Brokers
 from lakestream.metadata.counters import cluster_id, reserve_producer_ids
@@ -27,7 +27,7 @@ from lakestream.stream.offsets import OffsetAt, OffsetFinder
 from lakestream.stream.settings import StreamSettings
 from lakestream.stream.tails import Tails
 from lakestream.stream.views import Views
-from lakestream.table import HistoryReader
+from lakestream.table import HistorySource
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +45,8 @@ class Streams:
         broker: Broker,
         store: Store,
         objects: ObjectStore,
-        catalog: TableCatalog,
-        history: HistoryReader,
+        catalog: TableViews,
+        history: HistorySource,
         runtime: Runtime,
         settings: StreamSettings,
     ) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from uuid import UUID
 
-from lakestream.catalog.port import TableCatalog, View
+from lakestream.catalog.port import TableViews, View
 
 
 @dataclass(slots=True)
@@ -16,7 +16,7 @@ class _Held:
 class Views:
     """A view is used as long as the table's pointer is found unchanged, checked every `check_ms` at most."""
 
-    def __init__(self, catalog: TableCatalog, check_ms: int) -> None:
+    def __init__(self, catalog: TableViews, check_ms: int) -> None:
         self._catalog = catalog
         self._check_s = check_ms / 1000
         self._held: dict[UUID, _Held] = {}

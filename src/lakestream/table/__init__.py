@@ -1,10 +1,10 @@
-"""The shape of a stream's table: its schema, records to Parquet (`StreamFileWriter`) and Parquet back to records
-(`HistoryReader`), whatever engine wrote or rewrote the files.
+"""The shape of a stream's table: its schema, records to Parquet (`writer.StreamFileWriter`) and Parquet back to records
+(`history.HistoryReader`), whatever engine wrote or rewrote the files.
 
-Nothing above this room sees Arrow: it hands out record batches, offsets and file statistics.
+Nothing above this room sees Arrow: it hands out record batches, offsets and file statistics. Only the port is exported
+here: brokers know it before they have loaded Arrow.
 """
 
-from lakestream.table.history import History, HistoryReader
-from lakestream.table.writer import StreamFileWriter, WrittenStats
+from lakestream.table.port import History, HistorySource
 
-__all__ = ["History", "HistoryReader", "StreamFileWriter", "WrittenStats"]
+__all__ = ["History", "HistorySource"]

@@ -3,7 +3,6 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,6 +14,7 @@ from lakestream.table.cache import SharedCache
 from lakestream.table.deletes import load_deletes
 from lakestream.table.files import FileIndex
 from lakestream.table.parquet import ParquetFiles
+from lakestream.table.port import History
 from lakestream.table.rows import Group, Places, RowReader
 from lakestream.table.segments import SegmentReader
 
@@ -24,23 +24,9 @@ _INLINE_BYTES: Final = 1024 * 1024
 """Encoding this much takes less than a thread costs."""
 
 
-@dataclass(frozen=True, slots=True)
-class History:
-    """`parts` joined are whole record batches. [offset asked for, next_offset) is covered: what is not in them is a
-    gap."""
-
-    parts: list[memoryview]
-    next_offset: int
-
-
 class HistoryReader:
-    """Reads the files of views. A view's `files` and `deletes` are given with each call: keep them the same objects for
-    the same view, their index is then built once.
-
-    Raises of every method: `ObjectMissing` when a file is gone (the view is old), `CorruptObject` when a record is not
-    what it was, or stands twice. Decoded rows stay within the cache's budget, one row group larger than that excepted;
-    while something is loaded, a few row groups come on top.
-    """
+    """Implements `HistorySource`. Decoded rows stay within the cache's budget, one row group larger than that excepted;
+    while something is loaded, a few row groups come on top."""
 
     def __init__(self, store: ObjectStore, *, cache_bytes: int = CACHE_BYTES) -> None:
         self._files = ParquetFiles(store)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from lakestream.catalog import SimulatedTables
+from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import Conflict, Unavailable
 from lakestream.frontier import advance, collector
 from lakestream.frontier.worker import Worker

@@ -1,0 +1,57 @@
+"""History as brokers see it: the records below a view's frontier, from the files of that view."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from lakestream.model import DataFile, PositionDeletes
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """`parts` joined are whole record batches. [offset asked for, next_offset) is covered: what is not in them is a
+    gap."""
+
+    parts: list[memoryview]
+    next_offset: int
+
+
+class HistorySource(Protocol):
+    """A view's `files` and `deletes` are given with each call: keep them the same objects for the same view, their
+    index is then built once.
+
+    Raises of every method: `ObjectMissing` when a file is gone (the view is old), `CorruptObject` when a record is not
+    what it was, or stands twice."""
+
+    async def read(
+        self,
+        files: Sequence[DataFile],
+        deletes: Sequence[PositionDeletes],
+        *,
+        partition: int,
+        offset: int,
+        end_offset: int,
+        max_bytes: int,
+    ) -> History:
+        """The records of the partition from the first at or after `offset`, below end_offset: at least one if there is
+        one, then as many as fit max_bytes."""
+        ...
+
+    async def first_at_or_after(
+        self,
+        files: Sequence[DataFile],
+        deletes: Sequence[PositionDeletes],
+        *,
+        partition: int,
+        timestamp_ms: int,
+        offset: int,
+        end_offset: int,
+    ) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record in [offset, end_offset) that is not older."""
+        ...
+
+    async def newest(
+        self, files: Sequence[DataFile], deletes: Sequence[PositionDeletes], *, partition: int, end_offset: int
+    ) -> tuple[int, int] | None:
+        """(offset, timestamp) of the newest record below end_offset; of several, the first."""
+        ...
