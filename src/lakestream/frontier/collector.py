@@ -27,7 +27,6 @@ R = TypeVar("R")
 
 FENCE_DISTANCE: Final = 2
 """Brokers may be this many generations behind before their uploads are refused."""
-_DELETE_CHUNK: Final = 200
 _CONCURRENT: Final = 16
 _FOOTERS_KEPT: Final = 10_000
 
@@ -75,8 +74,10 @@ class Collector:
                 contents[info.key] = found
         named = await self._fence_then_name(contents.values(), fence)
         dead = [key for key, held in contents.items() if key not in named and not held.receipt_keys & named]
-        deleted = await self._delete(dead)
-        return Collected(generation, len(candidates), deleted, len(dead) - deleted, tuple(corrupt))
+        gone = await self._lake.delete(dead)
+        for key in gone:
+            self._contents.pop(key, None)
+        return Collected(generation, len(candidates), len(gone), len(dead) - len(gone), tuple(corrupt))
 
     async def _raise_generation(self, generation: int) -> int:
         """Raised at its pace while there is anything to collect one day."""
@@ -140,20 +141,6 @@ class Collector:
         await _each(lambda partition: raise_fence(self._lake.store, partition, fence), fenced)
         extents = await _each(lambda partition: read_extents(self._lake.store, partition), looked_up)
         return frozenset(extent.object_key for found in extents for extent in found)
-
-    async def _delete(self, dead: Sequence[str]) -> int:
-        """A chunk that fails does not hold up the next: under throttling, passes still get somewhere."""
-        deleted = 0
-        for start in range(0, len(dead), _DELETE_CHUNK):
-            chunk = dead[start : start + _DELETE_CHUNK]
-            try:
-                await self._lake.objects.delete(chunk)
-            except RetryableError:
-                continue
-            deleted += len(chunk)
-            for key in chunk:
-                self._contents.pop(key, None)
-        return deleted
 
 
 def _contents(footer: Footer) -> _Contents:

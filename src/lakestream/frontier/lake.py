@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from lakestream.catalog.port import TableCatalog
+from lakestream.errors import RetryableError
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.tile import Tile, TileOutcome
 from lakestream.metadata.store import Store
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime
+
+_DELETE_CHUNK: Final = 200
 
 
 class TileRunner(Protocol):
@@ -36,3 +39,16 @@ class Lake:
     runner: TileRunner
     runtime: Runtime
     settings: PipelineSettings
+
+    async def delete(self, keys: Sequence[str]) -> list[str]:
+        """Those that are gone. A chunk that the store refuses does not hold up the next, and is found again by a later
+        pass: under throttling, passes still get somewhere."""
+        gone: list[str] = []
+        for start in range(0, len(keys), _DELETE_CHUNK):
+            chunk = keys[start : start + _DELETE_CHUNK]
+            try:
+                await self.objects.delete(chunk)
+            except RetryableError:
+                continue
+            gone += chunk
+        return gone

@@ -17,15 +17,12 @@ never part of the proof. Names that we did not give are never judged.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 from uuid import UUID
 
-from lakestream.errors import LakestreamError, RetryableError, UnknownStream
+from lakestream.errors import LakestreamError, UnknownStream
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.naming import DATA_FOLDER, FileStart, parse_file_name
 from lakestream.metadata.topics import Topic, Topics
-
-_DELETE_CHUNK: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +79,7 @@ class Orphans:
                 failures.append((topic.name, error))
                 continue
             self._place = _Place(topic.name, topic.topic_id, listed.last)
-            gone = await self._delete(dead)
+            gone = len(await self._lake.delete(dead))
             examined, deleted, undeleted = examined + listed.examined, deleted + gone, undeleted + len(dead) - gone
         return Tidied(examined, deleted, undeleted, tuple(failures))
 
@@ -132,18 +129,6 @@ class Orphans:
             if examined >= limit:
                 return _Listed(examined, old, info.key)
         return _Listed(examined, old, None)
-
-    async def _delete(self, dead: Sequence[str]) -> int:
-        """How many are gone. What a store refuses now is found again."""
-        deleted = 0
-        for start in range(0, len(dead), _DELETE_CHUNK):
-            chunk = dead[start : start + _DELETE_CHUNK]
-            try:
-                await self._lake.objects.delete(chunk)
-            except RetryableError:
-                continue
-            deleted += len(chunk)
-        return deleted
 
 
 def _below(at: FileStart, frontier: Sequence[int]) -> bool:
