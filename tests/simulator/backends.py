@@ -21,14 +21,26 @@ class SimulatedStore:
         self.core = MemoryStore(Runtime(world.process("store clock"), world.random))
 
     async def get(self, addresses: Sequence[Address]) -> list[Entry | None]:
-        return await self._world.operation("get", lambda: run_now(self.core.get(addresses)))
+        kind = _kind(addresses[0].shard) if addresses else "nothing"
+        return await self._world.operation(f"get {kind}", lambda: run_now(self.core.get(addresses)))
 
     async def range(self, shard: str, start: str, end: str, *, limit: int | None = None) -> list[Entry]:
-        return await self._world.operation("range", lambda: run_now(self.core.range(shard, start, end, limit=limit)))
+        return await self._world.operation(
+            f"range {_kind(shard)}", lambda: run_now(self.core.range(shard, start, end, limit=limit))
+        )
 
     async def transact(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        """A call that carries many may be cut off between any two of them."""
+        kept = len(transactions)
+        if kept > 1 and self._world.chance(self._world.faults.split):
+            kept = self._world.random.randrange(kept)
         shards = ",".join(transaction.shard[-8:] for transaction in transactions)
-        return await self._world.operation(f"transact {shards}", lambda: run_now(self.core.transact(transactions)))
+        name = f"transact {_kind(transactions[0].shard)} {shards}"
+        outcomes = await self._world.operation(name, lambda: run_now(self.core.transact(transactions[:kept])))
+        if kept < len(transactions):
+            self._world.trace(f"{name}: cut off after {kept}")
+            raise Unavailable("the connection broke in the middle")
+        return outcomes
 
     async def watch(self, seen: Mapping[Address, int], *, timeout_ms: int) -> bool:
         await self._world.operation("watch", lambda: None)
@@ -36,14 +48,18 @@ class SimulatedStore:
 
     async def acquire_lease(self, address: Address, holder: str, *, ttl_ms: int) -> Lease:
         return await self._world.operation(
-            "acquire", lambda: run_now(self.core.acquire_lease(address, holder, ttl_ms=ttl_ms))
+            f"acquire {_kind(address.shard)}", lambda: run_now(self.core.acquire_lease(address, holder, ttl_ms=ttl_ms))
         )
 
     async def release_lease(self, address: Address, token: int) -> None:
-        await self._world.operation("release", lambda: run_now(self.core.release_lease(address, token)))
+        await self._world.operation(
+            f"release {_kind(address.shard)}", lambda: run_now(self.core.release_lease(address, token))
+        )
 
     async def leases(self, shard: str, start: str, end: str) -> list[tuple[str, Lease]]:
-        return await self._world.operation("leases", lambda: run_now(self.core.leases(shard, start, end)))
+        return await self._world.operation(
+            f"leases {_kind(shard)}", lambda: run_now(self.core.leases(shard, start, end))
+        )
 
     async def close(self) -> None:
         await self.core.close()
@@ -73,10 +89,10 @@ class SimulatedObjects:
             self.objects[key] = data
             self.written_at_s[key] = self._world.loop.time()
 
-        await self._world.operation(f"put {key}", apply)
+        await self._world.operation(f"put {key}", apply, place="bucket")
 
     async def get(self, key: str) -> bytes:
-        return await self._world.operation(f"get {key}", lambda: self._data(key))
+        return await self._world.operation(f"get {key}", lambda: self._data(key), place="bucket")
 
     async def get_range(self, key: str, start: int, length: int) -> bytes:
         def apply() -> bytes:
@@ -85,10 +101,12 @@ class SimulatedObjects:
                 raise CorruptObject(f"{key} ends before {start + length}")
             return data
 
-        return await self._world.operation(f"get {key}", apply)
+        return await self._world.operation(f"get {key}", apply, place="bucket")
 
     async def get_tail(self, key: str, length: int) -> bytes:
-        return await self._world.operation(f"get {key}", lambda: self._data(key)[-length:] if length else b"")
+        return await self._world.operation(
+            f"get {key}", lambda: self._data(key)[-length:] if length else b"", place="bucket"
+        )
 
     async def list(self, prefix: str, *, after: str | None = None) -> AsyncIterator[ObjectInfo]:
         folder = prefix if prefix.endswith("/") or not prefix else prefix + "/"
@@ -101,7 +119,7 @@ class SimulatedObjects:
                 if key.startswith(folder) and (after is None or key > after) and self.written_at_s[key] <= stale_at_s
             ]
 
-        for info in await self._world.operation(f"list {prefix}", apply):
+        for info in await self._world.operation(f"list {prefix}", apply, place="bucket"):
             yield info
 
     async def delete(self, keys: Sequence[str]) -> None:
@@ -115,7 +133,7 @@ class SimulatedObjects:
                     self._world.trace(f"object {key} is deleted")
             return count == len(keys)
 
-        if not await self._world.operation(f"delete {len(keys)} objects", apply):
+        if not await self._world.operation(f"delete {len(keys)} objects", apply, place="bucket"):
             raise Unavailable("throttled after some of the deletes")
 
     def _data(self, key: str) -> bytes:
@@ -123,3 +141,7 @@ class SimulatedObjects:
             return self.objects[key]
         except KeyError:
             raise ObjectMissing(f"{key} is not there") from None
+
+
+def _kind(shard: str) -> str:
+    return shard.partition("/")[0]

@@ -30,10 +30,11 @@ from simulator.actors import (
 from simulator.auditor import Auditor, Violation
 from simulator.backends import SimulatedObjects, SimulatedStore
 from simulator.batches import Row, end_of, rows
+from simulator.faults import draw_faults
 from simulator.groups import MemberActor
 from simulator.loop import SimulatedLoop
 from simulator.tables import decode_rows
-from simulator.world import Faults, World
+from simulator.world import World
 
 _SETTLE_S = 600.0
 _NOWHERE = StreamPartition(UUID(int=7), 0)
@@ -65,24 +66,6 @@ def run(seed: int) -> Report:
         violation = str(history.auditor.violation)
     acked = sum(map(len, history.auditor.acked.values()))
     return Report(seed, tuple(history.world.lines), violation, acked, loop.now_s - 1000)
-
-
-def draw_faults(random: Random) -> Faults:
-    """Each history has some kinds of faults and lacks others: bugs hide behind faults that are always there."""
-
-    def maybe(rate: float) -> float:
-        return random.choice((0.0, 0.0, rate, rate * 3))
-
-    return Faults(
-        lost_request=maybe(0.01),
-        lost_reply=maybe(0.01),
-        late_request=maybe(0.01),
-        pause=maybe(0.003),
-        slow=maybe(0.02),
-        crash=maybe(0.002),
-        pause_most_s=random.choice((1.0, 10.0, 60.0)),
-        skew_most_ms=random.choice((0, 0, 100, 60_000)),
-    )
 
 
 @dataclass

@@ -5,36 +5,23 @@ Everything random comes from one seeded generator, asked in a deterministic orde
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from contextvars import ContextVar, copy_context
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from lakestream.errors import LakestreamError, Unavailable
 from lakestream.runtime import Runtime
+from simulator.faults import Faults
 
 T = TypeVar("T")
 
 _process: ContextVar["Process | None"] = ContextVar("process", default=None)
+_NOBODY = Context()
 
 
 class Crashed(BaseException):
     """Ends every path of a process that is no more; no handler may catch it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Faults:
-    """Chances per operation, and how long things take. All zero: a calm world."""
-
-    lost_request: float = 0.0
-    lost_reply: float = 0.0
-    late_request: float = 0.0
-    pause: float = 0.0
-    slow: float = 0.0
-    crash: float = 0.0
-    pause_most_s: float = 30.0
-    latency_most_s: float = 0.005
-    skew_most_ms: int = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -60,6 +47,11 @@ class Process:
         context.run(_process.set, self)
         return self.world.loop.create_task(work, context=context)
 
+    def reap(self, task: "asyncio.Task[Any]") -> None:
+        self.tasks.pop(int(task.get_name()), None)
+        if not self.alive and not task.cancelled():
+            task.exception()
+
     def crash(self) -> None:
         """At once: no clean-up, no goodbye."""
         if self.alive:
@@ -75,6 +67,8 @@ class World:
         self.loop = loop
         self.random = random
         self.faults = faults
+        self._odds = faults.odds()
+        self._away_until_s: dict[str, float] = {}
         self.lines: list[str] = []
         self.late: list[asyncio.TimerHandle] = []
         self.processes: list[Process] = []
@@ -85,61 +79,72 @@ class World:
         self.lines.append(f"{self.loop.time() - 1000:10.4f} {line}")
 
     def process(self, name: str) -> Process:
-        skew = self.faults.skew_most_ms
-        process = Process(name, self, skew_ms=self.random.randint(-skew, skew) if skew else 0)
+        process = Process(name, self, skew_ms=self._draw_skew_ms())
         self.processes.append(process)
         return process
 
     def calm(self) -> None:
         """From now on nothing goes wrong; what was already on its way still arrives."""
         self.faults = Faults(latency_most_s=self.faults.latency_most_s)
+        self._odds = ()
+        self._away_until_s.clear()
         for process in self.processes:
             process.paused_until_s = 0.0
 
     def chance(self, probability: float) -> bool:
         return probability > 0 and self.random.random() < probability
 
-    async def operation(self, name: str, apply: Callable[[], T]) -> T:
-        """One call over the network: a request, its effect, a reply. Each may go wrong on its own."""
-        process = _process.get()
-        fault = self._draw()
-        before = self.random.random() < 0.5
+    async def operation(self, name: str, apply: Callable[[], T], *, place: str = "store") -> T:
+        """One call over the network: a request, its effect, a reply. Each may go wrong on its own. A process that
+        sleeps begins nothing; one that falls asleep does so before the effect or after it."""
+        process, random = _process.get(), self.random
+        if process is not None and process.paused_until_s > self.loop.time():
+            await self._sleep_on(process)
+        fault = self._draw(name)
+        if fault == "outage":
+            self._away_until_s[place] = self.loop.time() + random.random() * self.faults.outage_most_s
+            self.trace(f"the {place} is away for {self._away_until_s[place] - self.loop.time():.3f} s")
+        before = random.random() < 0.5
         if before:
             await self._travel(process, fault)
         elif process is not None and not process.alive:
             raise Crashed(process.name)
-        if fault == "lost request":
+        if fault == "lost request" or (self._away_until_s and self._away_until_s.get(place, 0.0) > self.loop.time()):
             self.trace(f"{_name(process)} {name}: the request is lost")
-            raise Unavailable("the request was lost")
-        if fault == "late request":
-            delay_s = self.random.uniform(0.01, 5.0)
-            self.trace(f"{_name(process)} {name}: the request will arrive {delay_s:.3f} s late")
+            return await self._give_up(process, "the request was lost")
+        if fault in ("late request", "repeated request"):
+            delay_s = random.uniform(0.01, self.faults.late_most_s)
+            copy = "a copy of the" if fault == "repeated request" else "the"
+            self.trace(f"{_name(process)} {name}: {copy} request will arrive {delay_s:.3f} s late")
             self.late.append(self.loop.call_later(delay_s, self._arrive_late, _name(process), name, apply))
-            raise Unavailable("no reply in time")
+            if fault == "late request":
+                return await self._give_up(process, "no reply in time")
         result = apply()
         if not before:
             await self._travel(process, fault)
         if fault == "lost reply":
             self.trace(f"{_name(process)} {name}: done, but the reply is lost")
-            raise Unavailable("the reply was lost")
+            return await self._give_up(process, "the reply was lost")
         return result
 
-    def _draw(self) -> str:
+    def _draw(self, name: str) -> str:
         """At most one thing goes wrong with an operation."""
-        faults = self.faults
-        left = self.random.random()
-        for name, chance in (
-            ("lost request", faults.lost_request),
-            ("lost reply", faults.lost_reply),
-            ("late request", faults.late_request),
-            ("pause", faults.pause),
-            ("slow", faults.slow),
-            ("crash", faults.crash),
-        ):
-            left -= chance
-            if left < 0:
-                return name
+        for aim in self.faults.aims:
+            if name.startswith(aim.operation) and self.random.random() < aim.chance:
+                return aim.kind
+        drawn = self.random.random()
+        for bound, kind in self._odds:
+            if drawn < bound:
+                return kind
         return ""
+
+    async def _give_up(self, process: Process | None, message: str) -> NoReturn:
+        """Silence is noticed only by waiting."""
+        if self.faults.silence_most_s:
+            await asyncio.sleep(self.random.random() * self.faults.silence_most_s)
+            if process is not None:
+                await self._sleep_on(process)
+        raise Unavailable(message)
 
     def _arrive_late(self, who: str, name: str, apply: Callable[[], Any]) -> None:
         try:
@@ -155,36 +160,50 @@ class World:
             if fault == "crash":
                 process.crash()
             elif fault == "pause":
-                pause_s = self.random.uniform(0.0, self.faults.pause_most_s)
+                pause_s = self.faults.pause_most_s * self.random.random() ** 2
                 self.trace(f"{process.name} sleeps for {pause_s:.3f} s")
                 process.paused_until_s = self.loop.time() + pause_s
             elif fault == "slow":
-                latency_s *= 50
+                latency_s += self.random.random() * self.faults.slow_most_s
+            elif fault == "clock jump":
+                process.skew_ms = self._draw_skew_ms()
+                self.trace(f"the clock of {process.name} jumps to {process.skew_ms} ms")
         await asyncio.sleep(latency_s)
-        while process is not None and process.alive and process.paused_until_s > self.loop.time():  # noqa: ASYNC110
+        if process is not None:
+            await self._sleep_on(process)
+
+    async def _sleep_on(self, process: Process) -> None:
+        while process.alive and process.paused_until_s > self.loop.time():  # noqa: ASYNC110
             await asyncio.sleep(min(1.0, process.paused_until_s - self.loop.time()))
-        if process is not None and not process.alive:
+        if not process.alive:
             raise Crashed(process.name)
+
+    def _draw_skew_ms(self) -> int:
+        skew_ms = self.faults.skew_most_ms
+        return self.random.randint(-skew_ms, skew_ms) if skew_ms else 0
 
     def _new_task(
         self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any
     ) -> "asyncio.Task[Any]":
-        task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **options)
+        self._tasks += 1
+        number = self._tasks
+        task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, name=str(number), **options)
         context = options.get("context")
         process = context.get(_process) if context is not None else _process.get()
-        self._tasks += 1
-        task.set_name(f"task-{self._tasks}")
         if process is not None:
-            number = self._tasks
             process.tasks[number] = task
-            task.add_done_callback(lambda done: _reap(process, number, done))
+            task.add_done_callback(process.reap, context=_NOBODY)
         return task
 
 
-def _reap(process: Process, number: int, task: "asyncio.Task[Any]") -> None:
-    process.tasks.pop(number, None)
-    if not process.alive and not task.cancelled():
-        task.exception()
+def current_process() -> Process | None:
+    """Whose code runs; the sender, when a late request arrives."""
+    return _process.get()
+
+
+def _wake(sleeper: "asyncio.Future[None]") -> None:
+    if not sleeper.done():
+        sleeper.set_result(None)
 
 
 def _name(process: Process | None) -> str:

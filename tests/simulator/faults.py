@@ -1,0 +1,105 @@
+"""What may go wrong in a history, and how the seed chooses it.
+
+Swarm testing: each history has some kinds of faults and lacks others, because a bug can hide behind a fault that is
+always there. On top of chances that hold for every operation, a history has a few *aims*: one kind of operation that
+meets one kind of fault often, such as a commit that is slept over, or a lease whose reply is lost.
+"""
+
+from dataclasses import dataclass
+from itertools import accumulate
+from random import Random
+from typing import Final
+
+KINDS: Final = (
+    "lost request",
+    "lost reply",
+    "late request",
+    "repeated request",
+    "pause",
+    "slow",
+    "crash",
+    "clock jump",
+    "outage",
+)
+OPERATIONS: Final = (
+    "transact log",
+    "transact log",
+    "transact group",
+    "transact table",
+    "transact topics",
+    "get log",
+    "range log",
+    "get group",
+    "acquire group",
+    "get table",
+    "put wal",
+    "put tables",
+    "get wal",
+    "delete",
+    "list",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """Operations whose name begins like this meet this fault with this chance."""
+
+    operation: str
+    kind: str
+    chance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """The chance of each kind per operation, and how long things take at the most. The default is a calm world."""
+
+    chances: tuple[float, ...] = ()
+    aims: tuple[Aim, ...] = ()
+    split: float = 0.0
+    """How often a call with many transactions is cut off in the middle of them."""
+    pause_most_s: float = 0.0
+    late_most_s: float = 0.0
+    silence_most_s: float = 0.0
+    """How long a caller waits for a reply before it gives up."""
+    slow_most_s: float = 0.0
+    outage_most_s: float = 0.0
+    latency_most_s: float = 0.005
+    skew_most_ms: int = 0
+
+    def odds(self) -> tuple[tuple[float, str], ...]:
+        """Ascending: the first bound above a number drawn from [0, 1) names what goes wrong."""
+        return tuple(zip(accumulate(self.chances), KINDS, strict=False))
+
+
+def draw_faults(random: Random) -> Faults:
+    def maybe(rate: float) -> float:
+        return random.choice((0.0, 0.0, rate, rate * 3))
+
+    skew_most_ms = random.choice((0, 0, 100, 60_000))
+    return Faults(
+        chances=(
+            maybe(0.01),
+            maybe(0.01),
+            maybe(0.01),
+            maybe(0.01),
+            maybe(0.003),
+            maybe(0.02),
+            maybe(0.002),
+            0.005 if skew_most_ms else 0.0,
+            maybe(0.002),
+        ),
+        aims=tuple(_draw_aim(random) for _ in range(random.choice((0, 1, 1, 2, 3)))),
+        split=random.choice((0.0, 0.0, 0.1)),
+        pause_most_s=random.choice((0.5, 3.0, 10.0, 60.0)),
+        late_most_s=random.choice((0.5, 5.0)),
+        silence_most_s=random.choice((0.0, 0.3, 3.0)),
+        slow_most_s=random.choice((0.25, 2.0)),
+        outage_most_s=random.choice((0.2, 2.0)),
+        skew_most_ms=skew_most_ms,
+    )
+
+
+def _draw_aim(random: Random) -> Aim:
+    kind = random.choice(("lost reply", "lost reply", "late request", "pause", "pause", "slow", "crash"))
+    chance = random.choice((0.02, 0.1)) if kind == "crash" else random.choice((0.05, 0.2, 0.5))
+    return Aim(random.choice(OPERATIONS), kind, chance)
