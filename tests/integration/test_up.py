@@ -3,6 +3,8 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -77,6 +79,34 @@ def test_ready_without_waiting_for_spark_and_data_survives(start: Start, tmp_pat
         assert running.stop(signal.SIGINT) == 0, running.output
         assert time.monotonic() - started < 10
         assert _wait_until_gone(family, 1) == []
+
+
+LISTS_WHAT_A_READY_BROKER_HAS_LOADED = """
+import asyncio, sys
+from lakestream.node.broker import run_broker
+from lakestream.settings import load
+
+async def main(data, port):
+    stop = asyncio.Event()
+
+    def ready():
+        print(*{name.partition(".")[0] for name in sys.modules}, flush=True)
+        stop.set()
+
+    await run_broker(load(None, {}, {"data_dir": data, "broker.port": int(port)}), ready, stop)
+    print(*{name.partition(".")[0] for name in sys.modules})
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_a_broker_is_ready_before_it_has_loaded_what_reads_tables(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LISTS_WHAT_A_READY_BROKER_HAS_LOADED, str(tmp_path), str(free_ports())]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    when_ready, in_the_end = (set(line.split()) for line in done.stdout.splitlines())
+    tables = {"pyiceberg", "pyarrow"}
+    assert when_ready & (tables | {"pydantic", "rich", "numba", "pyspark"}) == set()
+    assert tables <= in_the_end
 
 
 def test_three_brokers_take_neighbouring_ports(start: Start, tmp_path: Path) -> None:

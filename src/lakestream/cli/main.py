@@ -6,7 +6,9 @@ subcommands by name and imports one of them when it runs.
 
 import gc
 import importlib
-from typing import Any
+import sys
+from types import ModuleType
+from typing import Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -42,7 +44,11 @@ class _LazyGroup(TyperGroup):
 
 
 def _load(module: str) -> Any:
-    """What a process imports stays: looking for garbage in it costs a sixth of a broker's start, and then pauses."""
+    """What a process imports stays: looking for garbage in it costs a sixth of a broker's start, and then pauses.
+
+    kio loads hypothesis where that is installed, at a third of a broker's start, and no command needs it: `None` says
+    that it is not there."""
+    sys.modules.setdefault("hypothesis", cast(ModuleType, None))
     gc.disable()
     try:
         return importlib.import_module(module)

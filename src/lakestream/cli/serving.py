@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -12,7 +13,6 @@ import uvloop
 
 from lakestream.cli import logs
 from lakestream.cli.children import HOPELESS
-from lakestream.cli.console import say
 from lakestream.errors import LakestreamError, RequestError
 from lakestream.settings import Settings, load
 
@@ -57,5 +57,5 @@ def _announce(ready_fd: int | None) -> None:
 
 
 def _end(error: LakestreamError, status: int) -> NoReturn:
-    say(f"error {error}")
+    sys.stderr.write(f"error {error}\n")
     raise typer.Exit(status)

@@ -33,21 +33,24 @@ class _Plan:
     pipeline: bool
     master: str | None
 
-    def doors(self) -> list[Child]:
-        logs = self.data / "logs"
-        common = ("--data", str(self.data), "--host", HOST)
-        children = []
-        for number in range(self.brokers):
-            place = ("--id", str(number), "--port", str(self.kafka_port + number))
-            children.append(Child(f"broker {number}", ("broker", *place, *common), logs / f"broker-{number}.log"))
-        children.append(Child("HTTP door", ("http", "--port", str(self.http_port), *common), logs / "http.log"))
-        return children
+    def broker_children(self) -> list[Child]:
+        return [
+            self._child(f"broker {number}", f"broker-{number}", "broker", "--id", str(number), *_at(port))
+            for number, port in enumerate(range(self.kafka_port, self.kafka_port + self.brokers))
+        ]
 
-    def pipeline_child(self) -> Child | None:
-        if not self.pipeline:
-            return None
-        master = () if self.master is None else ("--master", self.master)
-        return Child("pipeline", ("pipeline", "--data", str(self.data), *master), self.data / "logs" / "pipeline.log")
+    def http_child(self) -> Child:
+        return self._child("HTTP door", "http", "http", *_at(self.http_port))
+
+    def pipeline_child(self) -> Child:
+        return self._child("pipeline", "pipeline", "pipeline", *(("--master", self.master) if self.master else ()))
+
+    def _child(self, name: str, log: str, *arguments: str) -> Child:
+        return Child(name, (*arguments, "--data", str(self.data)), self.data / "logs" / f"{log}.log")
+
+
+def _at(port: int) -> tuple[str, ...]:
+    return ("--host", HOST, "--port", str(port))
 
 
 @app.command()
@@ -79,26 +82,32 @@ def up(
     raise typer.Exit(status)
 
 
-async def _run(plan: "_Plan", started: float) -> int:
-    """The exit status: 0 if somebody asked for the end, 1 if a door could not be kept open."""
+async def _run(plan: _Plan, started: float) -> int:
+    """The exit status: 0 if somebody asked for the end, 1 if a door could not be kept open.
+
+    One kind of process after the other, so that the processors are the brokers' until those serve."""
     children = Children(lambda _, sentence: warn(sentence))
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     stopping = asyncio.create_task(_wait([stop]))
-    doors, spark = plan.doors(), plan.pipeline_child()
-    try:
-        kept = [children.start(door) for door in doors]
+    kept: list[asyncio.Task[None]] = []
+
+    async def serving(*doors: Child) -> bool:
+        """Starts them and waits until they serve; False if the end comes first."""
+        kept.extend(map(children.start, doors))
         ready = asyncio.create_task(_wait([door.ready for door in doors]))
         await asyncio.wait([ready, stopping, *kept], return_when=asyncio.FIRST_COMPLETED)
-        if ready.done():
-            _greet(plan, time.monotonic() - started)
-            if spark is not None:
-                children.start(spark)
-            news = asyncio.create_task(_tell_pipeline(spark))
-            await asyncio.wait([stopping, *kept], return_when=asyncio.FIRST_COMPLETED)
-            news.cancel()
         ready.cancel()
+        return all(door.ready.is_set() for door in doors)
+
+    try:
+        if await serving(*plan.broker_children()):
+            _greet(plan, time.monotonic() - started)
+            if await serving(plan.http_child()):
+                news = asyncio.create_task(_fill_tables(plan, children))
+                await asyncio.wait([stopping, *kept], return_when=asyncio.FIRST_COMPLETED)
+                news.cancel()
         return 0 if stop.is_set() else 1
     finally:
         say("Stopping …")
@@ -110,8 +119,10 @@ async def _wait(events: list[asyncio.Event]) -> None:
         await event.wait()
 
 
-async def _tell_pipeline(spark: Child | None) -> None:
-    if spark is not None:
+async def _fill_tables(plan: _Plan, children: Children) -> None:
+    if plan.pipeline:
+        spark = plan.pipeline_child()
+        children.start(spark)
         await spark.ready.wait()
         say("The pipeline is running: records appear in their tables within seconds.")
 

@@ -1,4 +1,4 @@
-"""Concrete backends by URL. The only module that names them."""
+"""Concrete backends by URL. Only this module and `tables` name them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,7 +7,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from lakestream import objects
-from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import RequestError
 from lakestream.metadata.sqlite import open_sqlite
 from lakestream.metadata.store import Store
@@ -20,7 +19,6 @@ from lakestream.settings import Settings
 class Backends:
     store: Store
     objects: ObjectStore
-    catalog: PyIcebergTables
     runtime: Runtime
 
 
@@ -30,12 +28,7 @@ async def open_backends(settings: Settings) -> AsyncIterator[Backends]:
     runtime = system()
     store = await open_metadata(settings.metadata)
     try:
-        bucket = objects.open(settings.bucket)
-        catalog = PyIcebergTables(store, bucket.url, runtime)
-        try:
-            yield Backends(store, bucket, catalog, runtime)
-        finally:
-            await catalog.close()
+        yield Backends(store, objects.open(settings.bucket), runtime)
     finally:
         await store.close()
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from lakestream.errors import RequestError
 from lakestream.kafka import GroupCoordinator, KafkaServer
 from lakestream.metadata.brokers import Broker
-from lakestream.node.backends import open_backends
+from lakestream.node.backends import Backends, open_backends
+from lakestream.node.late import LateTables
 from lakestream.records import warm_up
 from lakestream.settings import Settings
 from lakestream.stream import Streams
-from lakestream.table.history import HistoryReader
 
 STOP_GRACE_MS = 3_000
 
@@ -20,37 +20,39 @@ async def run_broker(settings: Settings, ready: Callable[[], None], stop: asynci
     """Serves until `stop`, then answers what was taken in. Raises if a part that must not stop has stopped."""
     await asyncio.to_thread(warm_up)
     async with open_backends(settings) as backends:
-        place = settings.broker
-        session = backends.runtime.new_id().hex
-        broker = Broker(place.id, place.host, place.port, place.zone, session)
-        streams = Streams(
-            broker,
-            backends.store,
-            backends.objects,
-            backends.catalog,
-            HistoryReader(backends.objects, cache_bytes=settings.stream.history_cache_bytes),
-            backends.runtime,
-            settings.stream,
-        )
-        await streams.start()
+        tables = LateTables(backends, settings.stream.history_cache_bytes)
         try:
-            server = KafkaServer(streams, GroupCoordinator(streams, settings.kafka.groups), settings.kafka)
-            try:
-                await server.start(place.host, place.port)
-            except OSError as error:
-                raise RequestError(f"port {place.port} on {place.host} cannot be used: {error.strerror}") from error
-            try:
-                ready()
-                _settle_memory()
-                stopping = asyncio.ensure_future(stop.wait())
-                await asyncio.wait((stopping, streams.failed), return_when=asyncio.FIRST_COMPLETED)
-                stopping.cancel()
-                if streams.failed.done():
-                    streams.failed.result()
-            finally:
-                await server.stop(STOP_GRACE_MS)
+            await _serve(settings, backends, tables, ready, stop)
         finally:
-            await streams.stop()
+            await tables.close()
+
+
+async def _serve(
+    settings: Settings, backends: Backends, tables: LateTables, ready: Callable[[], None], stop: asyncio.Event
+) -> None:
+    place = settings.broker
+    broker = Broker(place.id, place.host, place.port, place.zone, backends.runtime.new_id().hex)
+    streams = Streams(broker, backends.store, backends.objects, tables, tables, backends.runtime, settings.stream)
+    await streams.start()
+    try:
+        server = KafkaServer(streams, GroupCoordinator(streams, settings.kafka.groups), settings.kafka)
+        try:
+            await server.start(place.host, place.port)
+        except OSError as error:
+            raise RequestError(f"port {place.port} on {place.host} cannot be used: {error.strerror}") from error
+        try:
+            ready()
+            await tables.loaded()
+            _settle_memory()
+            stopping = asyncio.ensure_future(stop.wait())
+            await asyncio.wait((stopping, streams.failed), return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            if streams.failed.done():
+                streams.failed.result()
+        finally:
+            await server.stop(STOP_GRACE_MS)
+    finally:
+        await streams.stop()
 
 
 def _settle_memory() -> None:

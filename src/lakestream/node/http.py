@@ -10,6 +10,7 @@ from lakestream.catalog.engines import EngineTables
 from lakestream.errors import RequestError, Unavailable
 from lakestream.http import create_app
 from lakestream.node.backends import open_backends
+from lakestream.node.tables import open_catalog
 from lakestream.settings import Settings
 
 STOP_GRACE_S = 3
@@ -18,9 +19,9 @@ STOP_GRACE_S = 3
 async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.Event) -> None:
     """Serves until `stop`. Raises if the server ends by itself."""
     place = settings.http
-    async with open_backends(settings) as backends:
+    async with open_backends(settings) as backends, open_catalog(backends) as catalog:
         config = uvicorn.Config(
-            create_app(EngineTables(backends.catalog.commits, backends.objects.url)),
+            create_app(EngineTables(catalog.commits, backends.objects.url)),
             log_config=None,
             access_log=False,
             lifespan="off",

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from lakestream import pipeline
 from lakestream.node.backends import open_backends
+from lakestream.node.tables import open_catalog
 from lakestream.settings import Settings
 
 
@@ -16,6 +17,6 @@ async def run_pipeline(
     session = pipeline.SparkSettings(
         master=spark.master, driver_memory=spark.driver_memory, ui=spark.ui, options=spark.options
     )
-    async with open_backends(settings) as backends:
-        parts = pipeline.Components(backends.store, backends.catalog, backends.objects, backends.runtime)
+    async with open_backends(settings) as backends, open_catalog(backends) as catalog:
+        parts = pipeline.Components(backends.store, catalog, backends.objects, backends.runtime)
         return await pipeline.run(parts, settings.pipeline, session, once=once, stop=stop, on_ready=ready)

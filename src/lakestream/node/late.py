@@ -1,0 +1,118 @@
+"""The tables of a broker, loaded once it serves.
+
+PyIceberg and Arrow are more than half of what a broker imports, and only records below the frontier need them. So they
+are imported by name, here and nowhere else, on a thread beside the broker's first requests; whoever needs them earlier
+waits.
+"""
+
+import asyncio
+import gc
+import importlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from lakestream.catalog.binding import detach, location
+from lakestream.catalog.port import View
+from lakestream.metadata.pointers import Pointers
+from lakestream.model import DataFile, PositionDeletes
+from lakestream.node.backends import Backends
+from lakestream.table.port import History
+
+if TYPE_CHECKING:
+    from lakestream.catalog.tables import PyIcebergTables
+    from lakestream.table.history import HistoryReader
+
+_MODULE: Final = "lakestream.node.tables"
+_SWITCH_S: Final = 0.0005
+"""How long the importing thread keeps the interpreter from the broker's, a tenth of what is usual."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    catalog: "PyIcebergTables"
+    history: "HistoryReader"
+
+
+class LateTables:
+    """Implements `TableViews` and `HistorySource`: of itself only what the metadata store knows."""
+
+    def __init__(self, backends: Backends, history_cache_bytes: int) -> None:
+        self._backends = backends
+        self._history_cache_bytes = history_cache_bytes
+        self._pointers = Pointers(backends.store)
+        self._loading: asyncio.Task[_Loaded] | None = None
+
+    async def loaded(self) -> _Loaded:
+        """Begins to load, or waits until that is done."""
+        if self._loading is None:
+            self._loading = asyncio.create_task(self._load())
+        return await asyncio.shield(self._loading)
+
+    async def close(self) -> None:
+        if self._loading is not None:
+            await (await self._loading).catalog.close()
+
+    async def pointer(self, topic_id: UUID) -> str | None:
+        return await location(self._pointers, topic_id)
+
+    async def detach(self, topic_id: UUID) -> str | None:
+        return await detach(self._pointers, topic_id)
+
+    async def load(self, topic_id: UUID) -> View:
+        return await (await self.loaded()).catalog.load(topic_id)
+
+    async def read(
+        self,
+        files: Sequence[DataFile],
+        deletes: Sequence[PositionDeletes],
+        *,
+        partition: int,
+        offset: int,
+        end_offset: int,
+        max_bytes: int,
+    ) -> History:
+        history = (await self.loaded()).history
+        return await history.read(
+            files, deletes, partition=partition, offset=offset, end_offset=end_offset, max_bytes=max_bytes
+        )
+
+    async def first_at_or_after(
+        self,
+        files: Sequence[DataFile],
+        deletes: Sequence[PositionDeletes],
+        *,
+        partition: int,
+        timestamp_ms: int,
+        offset: int,
+        end_offset: int,
+    ) -> tuple[int, int] | None:
+        history = (await self.loaded()).history
+        return await history.first_at_or_after(
+            files, deletes, partition=partition, timestamp_ms=timestamp_ms, offset=offset, end_offset=end_offset
+        )
+
+    async def newest(
+        self, files: Sequence[DataFile], deletes: Sequence[PositionDeletes], *, partition: int, end_offset: int
+    ) -> tuple[int, int] | None:
+        history = (await self.loaded()).history
+        return await history.newest(files, deletes, partition=partition, end_offset=end_offset)
+
+    async def _load(self) -> _Loaded:
+        module = await asyncio.to_thread(_import)
+        catalog = module.make_catalog(self._backends)
+        return _Loaded(catalog, module.make_history(self._backends, self._history_cache_bytes))
+
+
+def _import() -> Any:
+    """What is imported stays, so no garbage is looked for meanwhile."""
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_S)
+    gc.disable()
+    try:
+        return importlib.import_module(_MODULE)
+    finally:
+        gc.enable()
+        sys.setswitchinterval(usual_s)
