@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from support.stores import Run, apply, put, refuse
 
+from lakestream.metadata import codec
 from lakestream.metadata.store import Address, Entry, Lease, Store, Transaction
 
 LEASE = Address("s", "lease")
@@ -20,7 +21,7 @@ def test_lease_is_held_by_one_and_renewed_with_its_token(run: Run) -> None:
         renewed = await store.acquire_lease(LEASE, "me", ttl_ms=80_000)
         assert renewed == Lease("me", mine.token, 80_000)
         (entry,) = await store.get([LEASE])
-        assert entry == Entry("lease", b"me", mine.token)
+        assert entry == Entry("lease", codec.encode("me", LEASE), mine.token)
 
     run(check)
 
@@ -36,7 +37,7 @@ def test_expired_lease_gets_a_new_token(run: Run, next_holder: str) -> None:
         theirs = await store.acquire_lease(LEASE, next_holder, ttl_ms=60_000)
         assert theirs.holder == next_holder
         assert theirs.token > mine.token
-        assert await refuse(store, guarded) == {"lease": Entry("lease", next_holder.encode(), theirs.token)}
+        assert await refuse(store, guarded) == {"lease": Entry("lease", codec.encode(next_holder, LEASE), theirs.token)}
 
     run(check)
 

@@ -143,7 +143,7 @@ class Auditor:
         elif shard.startswith("group/"):
             self._group_changed(transaction)
         elif shard.startswith("table/") and "pointer" in transaction.puts:
-            location = codec.decode(transaction.puts["pointer"], Pointer, shard).metadata_location
+            location = codec.decode(transaction.puts["pointer"], Pointer, Address(shard, "pointer")).metadata_location
             frontier = self._tables[location].frontier
             before = self._frontiers.get(shard, ())
             if len(frontier) < len(before) or any(new < old for new, old in zip(frontier, before, strict=False)):
@@ -157,9 +157,9 @@ class Auditor:
         for key, value in transaction.puts.items():
             address = Address(transaction.shard, key)
             if key.startswith("o/"):
-                number = codec.decode(value, CommittedOffset, key).offset
+                number = codec.decode(value, CommittedOffset, address).offset
             elif key == "state":
-                number = codec.decode(value, GroupState, key).generation
+                number = codec.decode(value, GroupState, address).generation
             else:
                 continue
             if number < self._groups.get(address, 0):
@@ -174,13 +174,13 @@ class Auditor:
             self._heads.pop(shard, None)
             self._extents.pop(shard, None)
             return
-        head = codec.decode(entry.value, Head, shard)
+        head = codec.decode(entry.value, Head, Address(shard, HEAD))
         before = self._heads.get(shard, Head())
         for name in ("next_offset", "log_start", "frontier", "fence"):
             if getattr(head, name) < getattr(before, name):
                 self.fail(f"I6: {name} of {shard[-8:]} fell from {getattr(before, name)} to {getattr(head, name)}")
         self._heads[shard] = head
-        extents = [codec.decode(each.value, Extent, each.key) for each in entries]
+        extents = [codec.decode(each.value, Extent, Address(shard, each.key)) for each in entries]
         self._check_tail(shard, head, extents)
         self._extents[shard] = {each.key: extent.object_key for each, extent in zip(entries, extents, strict=True)}
         for extent in extents:

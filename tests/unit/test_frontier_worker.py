@@ -20,7 +20,7 @@ from lakestream.frontier.worker import Worker
 from lakestream.metadata import codec
 from lakestream.metadata.log import create_head, read_head
 from lakestream.metadata.pointers import Pointer, Pointers, TableName
-from lakestream.metadata.store import Transaction
+from lakestream.metadata.store import Address, Transaction
 from lakestream.metadata.topics import Topic, Topics
 from lakestream.model import StreamPartition
 
@@ -369,7 +369,9 @@ def test_partitions_that_were_added_later_enter_the_frontier() -> None:
         grown = Topic(topic.name, topic.topic_id, 3, {}, 0)
         for partition in grown.each_partition():
             await create_head(world.store, partition)
-        await world.store.transact([Transaction("topics", {}, {"name/a": codec.encode(grown)})])
+        await world.store.transact(
+            [Transaction("topics", {}, {"name/a": codec.encode(grown, Address("topics", "name/a"))})]
+        )
         await Producer(world, "more").append({StreamPartition(topic.topic_id, 2): [b"new"]})
         await world.drain()
         assert (await world.frontiers())["table a"] == (3, 0, 1)

@@ -54,7 +54,10 @@ async def read_tile(tile: Tile, store: ObjectStore) -> Bytes:
 
     async def one(read: Read) -> bytes:
         async with turns:
-            return await store.get_range(read.object_key, read.start, read.end - read.start)
+            try:
+                return await store.get_range(read.object_key, read.start, read.end - read.start)
+            except CorruptObject as error:
+                raise CorruptObject(f"{error}; {_concerned(tile, read)} cannot be trusted") from error
 
     held: dict[str, list[tuple[Read, bytes]]] = {}
     for read, data in zip(wanted, await asyncio.gather(*map(one, wanted)), strict=True):
@@ -73,6 +76,17 @@ def extent_bytes(tile: Tile, part: Slice, extent: Extent, held: Bytes) -> memory
             f"{part.partition}, offsets {extent.base_offset} to {extent.end_offset} cannot be trusted"
         )
     return data
+
+
+def _concerned(tile: Tile, read: Read) -> str:
+    """The stream and the offsets for which the range is read."""
+    within = [
+        f"partition {part.partition}, offsets {extent.base_offset} to {extent.end_offset}"
+        for part in tile.slices
+        for extent in part.extents
+        if extent.object_key == read.object_key and read.start <= extent.position < read.end
+    ]
+    return f"topic {tile.topic} ({tile.topic_id}), {'; '.join(within)}"
 
 
 def _cut(extent: Extent, held: Bytes) -> memoryview:

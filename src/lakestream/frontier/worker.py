@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 from uuid import UUID
 
-from lakestream.errors import LakestreamError
+from lakestream.errors import CorruptObject, LakestreamError
 from lakestream.frontier.advance import Tail, advance, commit, ensure_table, plan_tail, read_tail
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.plan import Plan, tile_bytes
@@ -115,11 +115,12 @@ class Worker:
         self._tables.add(topic.topic_id)
 
     async def _read_tails(self, topics: Sequence[Topic], progress: _Progress) -> list[Tail]:
-        heads = await self._read_heads(topics)
+        heads = await self._read_heads(topics, progress)
         behind = [
             topic
             for topic in topics
             if topic.topic_id in self._tables
+            and topic.topic_id in heads
             and any(head.frontier < head.next_offset for head in heads[topic.topic_id].values())
         ]
         ours = [topic for topic in behind if await self._leased(topic)]
@@ -128,15 +129,20 @@ class Worker:
         )
         return [tail for tail in found if tail is not None]
 
-    async def _read_heads(self, topics: Sequence[Topic]) -> Mapping[UUID, Mapping[int, Head]]:
-        """One round trip. A partition without head is being deleted: nothing of it is due."""
+    async def _read_heads(self, topics: Sequence[Topic], progress: _Progress) -> Mapping[UUID, Mapping[int, Head]]:
+        """One round trip. A partition without head is being deleted: nothing of it is due. A topic of which a head is
+        damaged is set aside."""
         partitions = [partition for topic in topics for partition in topic.each_partition()]
-        entries = await self._lake.store.get([head_address(partition) for partition in partitions])
-        heads: dict[UUID, dict[int, Head]] = {topic.topic_id: {} for topic in topics}
-        for partition, entry in zip(partitions, entries, strict=True):
-            found = decode_head(entry, partition)
-            if found is not None:
-                heads[partition.topic_id][partition.index] = found.head
+        entries = iter(await self._lake.store.get([head_address(partition) for partition in partitions]))
+        heads: dict[UUID, dict[int, Head]] = {}
+        for topic in topics:
+            rows = [(partition, next(entries)) for partition in topic.each_partition()]
+            try:
+                found = [(partition.index, decode_head(entry, partition)) for partition, entry in rows]
+            except CorruptObject as error:
+                self._set_aside(progress, topic, error)
+                continue
+            heads[topic.topic_id] = {index: present.head for index, present in found if present is not None}
         return heads
 
     async def _leased(self, topic: Topic) -> bool:

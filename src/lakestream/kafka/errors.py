@@ -4,6 +4,7 @@ from kio.schema.errors import ErrorCode
 
 from lakestream.errors import (
     Conflict,
+    CorruptObject,
     CorruptRecords,
     DuplicateSequence,
     FencedError,
@@ -48,6 +49,8 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     RetryableError: ErrorCode.request_timed_out,
     NotCoordinator: ErrorCode.not_coordinator,
     FencedError: ErrorCode.not_leader_or_follower,
+    # Not kafka_storage_error: clients retry that in silence, and damage does not go away.
+    CorruptObject: ErrorCode.corrupt_message,
     StorageError: ErrorCode.kafka_storage_error,
     LakestreamError: ErrorCode.unknown_server_error,
 }

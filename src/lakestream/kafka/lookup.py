@@ -2,18 +2,21 @@
 
 import dataclasses
 import functools
-from collections.abc import Hashable, Iterable
+import logging
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Final, cast
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from lakestream.errors import LakestreamError, UnknownStream
+from lakestream.errors import CorruptObject, LakestreamError, UnknownStream
 from lakestream.kafka.api import LEADER_EPOCH
 from lakestream.kafka.errors import code_of
 from lakestream.metadata.topics import Topic
 from lakestream.model import StreamPartition
 from lakestream.stream import Streams
+
+log = logging.getLogger(__name__)
 
 NO_ID: Final = UUID(int=0)
 TopicKey = str | UUID | None
@@ -43,9 +46,30 @@ def unknown(key: TopicKey) -> ErrorCode:
     return ErrorCode.unknown_topic_or_partition if isinstance(key, str) else ErrorCode.unknown_topic_id
 
 
-def cached(streams: Streams, keys: Iterable[TopicKey]) -> dict[TopicKey, Topic] | None:
+class Found(dict[TopicKey, Topic]):
+    """The topics that a request names and that are there. `damaged`: those whose rows cannot be read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.damaged: dict[TopicKey, CorruptObject] = {}
+
+    def add(self, topics: Mapping[str, Topic | CorruptObject] | Mapping[UUID, Topic | CorruptObject]) -> None:
+        for key, topic in topics.items():
+            if isinstance(topic, CorruptObject):
+                log.error("topic %s cannot be served: %s", key, topic)
+                self.damaged[key] = topic
+            else:
+                self[key] = topic
+
+    def refusal(self, key: TopicKey) -> ErrorCode:
+        """Why a topic is not among them."""
+        damage = self.damaged.get(key)
+        return unknown(key) if damage is None else code_of(damage)
+
+
+def cached(streams: Streams, keys: Iterable[TopicKey]) -> Found | None:
     """All of them without waiting, or None."""
-    found: dict[TopicKey, Topic] = {}
+    found = Found()
     for key in keys:
         topic = streams.topics.cached_name(key) if isinstance(key, str) else streams.topics.cached_id(key or NO_ID)
         if topic is None:
@@ -54,9 +78,9 @@ def cached(streams: Streams, keys: Iterable[TopicKey]) -> dict[TopicKey, Topic] 
     return found
 
 
-async def find(streams: Streams, keys: Iterable[TopicKey]) -> dict[TopicKey, Topic]:
+async def find(streams: Streams, keys: Iterable[TopicKey]) -> Found:
     """Those that exist. A cached answer is good enough: the log itself refuses what is gone."""
-    found: dict[TopicKey, Topic] = {}
+    found = Found()
     names, topic_ids = [], []
     for key in keys:
         if isinstance(key, str):
@@ -72,9 +96,9 @@ async def find(streams: Streams, keys: Iterable[TopicKey]) -> dict[TopicKey, Top
         if topic is not None:
             found[key] = topic
     if names:
-        found.update((topic.name, topic) for topic in (await streams.topics.by_names(names)).values())
+        found.add(await streams.topics.find_names(names))
     if topic_ids:
-        found.update((topic.topic_id, topic) for topic in (await streams.topics.by_ids(topic_ids)).values())
+        found.add(await streams.topics.find_ids(topic_ids))
     return found
 
 

@@ -21,7 +21,6 @@ from lakestream.kafka.codec import milliseconds
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.lookup import TopicKey
 from lakestream.kafka.writing import Fields
-from lakestream.metadata.topics import Topic
 from lakestream.model import StreamPartition
 from lakestream.objects import Buffer
 from lakestream.stream import Appended
@@ -54,16 +53,16 @@ async def _looked_up(context: Context, request: Any, keys: list[TopicKey]) -> Ta
     try:
         return _take(context, request, await lookup.find(context.streams, keys))
     except LakestreamError as error:
-        return _take(context, request, {}, refusal=code_of(error))
+        return _take(context, request, lookup.Found(), refusal=code_of(error))
 
 
-def _take(context: Context, request: Any, topics: dict[TopicKey, Topic], refusal: ErrorCode | None = None) -> Taken:
+def _take(context: Context, request: Any, topics: lookup.Found, refusal: ErrorCode | None = None) -> Taken:
     if request.acks not in _ACKS:
         refusal = ErrorCode.invalid_required_acks
     elif request.transactional_id is not None:
         refusal = ErrorCode.invalid_request
     taken = [
-        _Taken(key, data.index, *_append(context, topics.get(key), key, data, refusal))
+        _Taken(key, data.index, *_append(context, topics, key, data, refusal))
         for topic in request.topic_data
         for key in (lookup.key_of(topic),)
         for data in topic.partition_data
@@ -79,13 +78,14 @@ def _take(context: Context, request: Any, topics: dict[TopicKey, Topic], refusal
 
 
 def _append(
-    context: Context, topic: Topic | None, key: TopicKey, data: Any, refusal: ErrorCode | None
+    context: Context, topics: lookup.Found, key: TopicKey, data: Any, refusal: ErrorCode | None
 ) -> tuple[StreamPartition | None, _Outcome]:
+    topic = topics.get(key)
     partition = lookup.partition_of(topic, data.index)
     if refusal is not None:
         return None, refusal
     if partition is None:
-        return None, lookup.unknown(key) if topic is None else ErrorCode.unknown_topic_or_partition
+        return None, topics.refusal(key) if topic is None else ErrorCode.unknown_topic_or_partition
     if not data.records:
         return None, ErrorCode.invalid_record
     if context.version < _ZSTD_VERSION and _codec(data.records) == _ZSTD:

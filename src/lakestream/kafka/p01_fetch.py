@@ -33,7 +33,7 @@ async def handle(context: Context, request: Any) -> Reply:
             error: ErrorCode | None = lookup.epoch_error(getattr(asked, "current_leader_epoch", -1))
             partition = lookup.partition_of(found, asked.partition)
             if partition is None:
-                error = lookup.unknown(key) if found is None else ErrorCode.unknown_topic_or_partition
+                error = topics.refusal(key) if found is None else ErrorCode.unknown_topic_or_partition
             if partition is not None and error is ErrorCode.none:
                 error = None
                 wanted.append(FetchPartition(partition, asked.fetch_offset, asked.partition_max_bytes))

@@ -15,7 +15,6 @@ from lakestream.errors import LakestreamError
 from lakestream.kafka import lookup
 from lakestream.kafka.api import LEADER_EPOCH, Context, Reply, api
 from lakestream.kafka.writing import Fields
-from lakestream.metadata.topics import Topic
 from lakestream.stream import EARLIEST
 
 _EARLIEST_LOCAL: Final = -4
@@ -29,7 +28,7 @@ async def handle(context: Context, request: Any) -> Reply:
             {
                 "name": topic.name,
                 "partitions": await asyncio.gather(
-                    *(_find(context, topics.get(topic.name), asked) for asked in topic.partitions)
+                    *(_find(context, topics, topic.name, asked) for asked in topic.partitions)
                 ),
             }
             for topic in request.topics
@@ -37,11 +36,11 @@ async def handle(context: Context, request: Any) -> Reply:
     }
 
 
-async def _find(context: Context, topic: Topic | None, asked: Any) -> Fields:
-    partition = lookup.partition_of(topic, asked.partition_index)
+async def _find(context: Context, topics: lookup.Found, name: str, asked: Any) -> Fields:
+    partition = lookup.partition_of(topics.get(name), asked.partition_index)
     error = lookup.epoch_error(getattr(asked, "current_leader_epoch", -1))
     if partition is None:
-        error = ErrorCode.unknown_topic_or_partition
+        error = topics.refusal(name)
     elif asked.timestamp < min(_NO_TIER):
         error = ErrorCode.invalid_request
     if partition is None or error is not ErrorCode.none or asked.timestamp in _NO_TIER:

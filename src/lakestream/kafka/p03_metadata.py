@@ -7,17 +7,20 @@ A topic that is not there is created if the client allows it (v0–v3 always do)
 v0 means all topics by an empty list, later versions by null; by id from v10 on.
 """
 
+import logging
 from typing import Any
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from lakestream.errors import InvalidStream, LakestreamError, StreamExists
+from lakestream.errors import CorruptObject, InvalidStream, LakestreamError, StreamExists
 from lakestream.kafka.api import LEADER_EPOCH, Context, Reply, api
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.writing import Fields
 from lakestream.metadata.brokers import Broker, rendezvous
 from lakestream.metadata.topics import Topic, check_name
+
+log = logging.getLogger(__name__)
 
 
 async def handle(context: Context, request: Any) -> Reply:
@@ -39,14 +42,16 @@ async def _topics(context: Context, request: Any, brokers: list[Broker]) -> list
     if asked is None or (context.version == 0 and not asked):
         return [_described(topic, brokers) for topic in await streams.topics.list()]
     topic_ids = [topic_id for topic in asked if topic.name is None and (topic_id := topic.topic_id) is not None]
-    by_id = await streams.topics.by_ids(topic_ids) if topic_ids else {}
+    by_id = await streams.topics.find_ids(topic_ids) if topic_ids else {}
     names = dict.fromkeys(topic.name for topic in asked if topic.name is not None)
-    by_name = await streams.topics.by_names([name for name in names if _legal(name)]) if names else {}
+    by_name = await streams.topics.find_names([name for name in names if _legal(name)]) if names else {}
     create = context.settings.auto_create_topics and getattr(request, "allow_auto_topic_creation", True)
     described = []
     for name in names:
         found = by_name.get(name)
-        if found is not None:
+        if isinstance(found, CorruptObject):
+            described.append(_damaged(found, name=name))
+        elif found is not None:
             described.append(_described(found, brokers))
         elif not _legal(name):
             described.append(_missing(ErrorCode.invalid_topic_exception, name=name))
@@ -57,13 +62,13 @@ async def _topics(context: Context, request: Any, brokers: list[Broker]) -> list
     for topic in asked:
         if topic.name is None:
             found = by_id.get(topic.topic_id)
-            described.append(
-                _described(found, brokers)
-                if found is not None
-                else _missing(
-                    ErrorCode.unknown_topic_id, name=None if context.version >= 12 else "", topic_id=topic.topic_id
-                )
-            )
+            nameless = None if context.version >= 12 else ""
+            if isinstance(found, CorruptObject):
+                described.append(_damaged(found, name=nameless, topic_id=topic.topic_id))
+            elif found is not None:
+                described.append(_described(found, brokers))
+            else:
+                described.append(_missing(ErrorCode.unknown_topic_id, name=nameless, topic_id=topic.topic_id))
     return described
 
 
@@ -88,6 +93,11 @@ def _legal(name: str) -> bool:
     except InvalidStream:
         return False
     return True
+
+
+def _damaged(error: CorruptObject, *, name: str | None, topic_id: UUID | None = None) -> Fields:
+    log.error("topic %s cannot be served: %s", name or topic_id, error)
+    return _missing(code_of(error), name=name, topic_id=topic_id)
 
 
 def _missing(error: ErrorCode, *, name: str | None, topic_id: UUID | None = None) -> Fields:

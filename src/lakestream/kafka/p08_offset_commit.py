@@ -15,7 +15,6 @@ from lakestream.kafka import lookup
 from lakestream.kafka.api import Context, Reply, api
 from lakestream.kafka.errors import coordinator_code
 from lakestream.metadata.groups import CommittedOffset
-from lakestream.metadata.topics import Topic
 from lakestream.model import StreamPartition
 
 
@@ -26,7 +25,7 @@ async def handle(context: Context, request: Any) -> Reply:
     for topic in request.topics:
         key = lookup.key_of(topic)
         for asked in topic.partitions:
-            partition, error = _checked(context, topics.get(key), key, asked)
+            partition, error = _checked(context, topics, key, asked)
             if partition is None:
                 refused[key, asked.partition_index] = error
             else:
@@ -68,11 +67,12 @@ async def _commit(context: Context, request: Any, offsets: dict[StreamPartition,
 
 
 def _checked(
-    context: Context, topic: Topic | None, key: lookup.TopicKey, asked: Any
+    context: Context, topics: lookup.Found, key: lookup.TopicKey, asked: Any
 ) -> tuple[StreamPartition | None, ErrorCode]:
+    topic = topics.get(key)
     partition = lookup.partition_of(topic, asked.partition_index)
     if partition is None:
-        return None, lookup.unknown(key) if topic is None else ErrorCode.unknown_topic_or_partition
+        return None, topics.refusal(key) if topic is None else ErrorCode.unknown_topic_or_partition
     if len((asked.committed_metadata or "").encode()) > context.settings.groups.max_metadata_bytes:
         return None, ErrorCode.offset_metadata_too_large
     return partition, ErrorCode.none

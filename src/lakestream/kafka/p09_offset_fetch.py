@@ -51,7 +51,8 @@ async def _asked(context: Context, offsets: _Offsets, topics: Sequence[Any]) -> 
     for topic in topics:
         key = lookup.key_of(topic)
         known = found.get(key)
-        missing = ErrorCode.none if known is not None or isinstance(key, str) else lookup.unknown(key)
+        absent_by_name = isinstance(key, str) and key not in found.damaged
+        missing = ErrorCode.none if known is not None or absent_by_name else found.refusal(key)
         partitions = []
         for index in topic.partition_indexes:
             partition = lookup.partition_of(known, index)
@@ -66,6 +67,8 @@ async def _all(context: Context, offsets: _Offsets) -> list[Fields]:
     for partition, offset in offsets.items():
         by_topic.setdefault(partition.topic_id, []).append(_some(partition.index, offset))
     found = await lookup.find(context.streams, by_topic)
+    for damage in found.damaged.values():
+        raise damage
     return [
         {"name": found[key].name, "topic_id": key, "partitions": partitions}
         for key, partitions in by_topic.items()

@@ -13,7 +13,6 @@ from lakestream.errors import LakestreamError
 from lakestream.kafka import lookup
 from lakestream.kafka.api import LEADER_EPOCH, Context, Reply, api
 from lakestream.kafka.writing import Fields
-from lakestream.metadata.topics import Topic
 from lakestream.stream import LATEST
 
 
@@ -24,7 +23,7 @@ async def handle(context: Context, request: Any) -> Reply:
             {
                 "topic": topic.topic,
                 "partitions": await asyncio.gather(
-                    *(_end(context, topics.get(topic.topic), asked) for asked in topic.partitions)
+                    *(_end(context, topics, topic.topic, asked) for asked in topic.partitions)
                 ),
             }
             for topic in request.topics
@@ -32,10 +31,10 @@ async def handle(context: Context, request: Any) -> Reply:
     }
 
 
-async def _end(context: Context, topic: Topic | None, asked: Any) -> Fields:
-    partition = lookup.partition_of(topic, asked.partition)
+async def _end(context: Context, topics: lookup.Found, name: str, asked: Any) -> Fields:
+    partition = lookup.partition_of(topics.get(name), asked.partition)
     if partition is None:
-        return {"partition": asked.partition, "error_code": ErrorCode.unknown_topic_or_partition}
+        return {"partition": asked.partition, "error_code": topics.refusal(name)}
     error = lookup.epoch_error(asked.current_leader_epoch)
     if error is not ErrorCode.none or asked.leader_epoch != LEADER_EPOCH:
         return {"partition": asked.partition, "error_code": error}

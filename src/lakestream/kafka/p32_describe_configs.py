@@ -9,8 +9,10 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from lakestream.errors import CorruptObject
 from lakestream.kafka.api import Context, Reply, api
 from lakestream.kafka.configs import Config, broker_configs, topic_configs
+from lakestream.kafka.errors import code_of
 from lakestream.kafka.writing import Fields
 
 _TOPIC: Final = 2
@@ -19,7 +21,7 @@ _BROKER: Final = 4
 
 async def handle(context: Context, request: Any) -> Reply:
     names = [asked.resource_name for asked in request.resources if asked.resource_type == _TOPIC]
-    topics = await context.streams.topics.by_names(names) if names else {}
+    topics = await context.streams.topics.find_names(names) if names else {}
     results = []
     for asked in request.resources:
         configs: list[Config] = []
@@ -28,6 +30,8 @@ async def handle(context: Context, request: Any) -> Reply:
             topic = topics.get(asked.resource_name)
             if topic is None:
                 code, message = ErrorCode.unknown_topic_or_partition, "there is no such topic"
+            elif isinstance(topic, CorruptObject):
+                code, message = code_of(topic), str(topic)
             else:
                 configs = topic_configs(topic.configs, context.streams.max_batch_bytes)
         elif asked.resource_type == _BROKER:

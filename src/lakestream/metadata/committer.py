@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from lakestream.errors import Unavailable
+from lakestream.errors import CorruptObject, Unavailable
 from lakestream.metadata import codec
 from lakestream.metadata.commit import Decision, Offer, decide
 from lakestream.metadata.head import (
@@ -54,7 +54,16 @@ class Gone:
     """The partition does not exist (any more)."""
 
 
-Verdict = Committed | UploadAgain | SessionLost | Gone
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A row of the partition is damaged: nothing can be decided on it. Other partitions are not concerned.
+    `unknown`: an earlier attempt may have been applied."""
+
+    error: CorruptObject
+    unknown: bool = False
+
+
+Verdict = Committed | UploadAgain | SessionLost | Gone | Unreadable
 
 
 @dataclass(slots=True)
@@ -93,7 +102,9 @@ class Committer:
     ) -> None:
         open_offers = [offer for offer in offers if offer.partition not in verdicts]
         while open_offers:
-            await self._learn(open_offers)
+            damaged = await self._learn(open_offers)
+            verdicts |= {partition: Unreadable(error, unknown) for partition, error in damaged.items()}
+            open_offers = [offer for offer in open_offers if offer.partition not in damaged]
             attempts: list[tuple[Offer, Decision, Transaction]] = []
             for offer in open_offers:
                 known = self._known.get(offer.partition)
@@ -125,38 +136,53 @@ class Committer:
                     known.producers = dict(decision.producers)
                 verdicts[offer.partition] = Committed(decision.results, decision.extents, decision.head.log_start)
             else:
-                self._remember(offer.partition, outcome.current[HEAD])
-                lost.append(offer)
+                error = self._remember(offer.partition, outcome.current[HEAD])
+                if error is None:
+                    lost.append(offer)
+                else:
+                    verdicts[offer.partition] = Unreadable(error)
         return lost
 
-    async def _learn(self, offers: Sequence[Offer]) -> None:
-        """Heads first, then rows: a row read later than its head is caught by the compare-and-set."""
+    async def _learn(self, offers: Sequence[Offer]) -> dict[StreamPartition, CorruptObject]:
+        """Heads first, then rows: a row read later than its head is caught by the compare-and-set. Returned are the
+        partitions of which a row is damaged."""
+        damaged: dict[StreamPartition, CorruptObject] = {}
         unseen = [offer.partition for offer in offers if offer.partition not in self._known]
         if unseen:
             entries = await self._store.get([head_address(partition) for partition in unseen])
             for partition, entry in zip(unseen, entries, strict=True):
-                self._remember(partition, entry)
-        missing: list[tuple[_Known, int, Address]] = []
+                error = self._remember(partition, entry)
+                if error is not None:
+                    damaged[partition] = error
+        missing: list[tuple[StreamPartition, int, Address]] = []
         for offer in offers:
             known = self._known.get(offer.partition)
             if known is not None:
                 shard = shard_of(offer.partition)
                 wanted = {batch.producer_id for batch in offer.batches if batch.producer_id >= 0}
                 missing += [
-                    (known, producer, Address(shard, producer_key(producer)))
+                    (offer.partition, producer, Address(shard, producer_key(producer)))
                     for producer in sorted(wanted - known.producers.keys())
                 ]
         if missing:
             rows = await self._store.get([address for _, _, address in missing])
-            for (known, producer, address), row in zip(missing, rows, strict=True):
-                known.producers[producer] = _producer_state(row, address)
+            for (partition, producer, address), row in zip(missing, rows, strict=True):
+                try:
+                    self._known[partition].producers[producer] = _producer_state(row, address)
+                except CorruptObject as error:
+                    damaged[partition] = error
+        return damaged
 
-    def _remember(self, partition: StreamPartition, entry: Entry | None) -> None:
-        present = decode_head(entry, partition)
-        if present is None:
-            self._known.pop(partition, None)
-        else:
+    def _remember(self, partition: StreamPartition, entry: Entry | None) -> CorruptObject | None:
+        """The error if the head is damaged."""
+        self._known.pop(partition, None)
+        try:
+            present = decode_head(entry, partition)
+        except CorruptObject as error:
+            return error
+        if present is not None:
             self._known[partition] = _Known(present.head, present.version)
+        return None
 
     def _forget(self, partitions: Iterable[StreamPartition]) -> None:
         for partition in partitions:
@@ -181,13 +207,15 @@ def _attempt(known: _Known, offer: Offer) -> tuple[Offer, Decision, Transaction]
         producer: state for producer, state in known.producers.items() if state is not None
     }
     decision = decide(known.head, states, offer)
-    puts = {HEAD: codec.encode(decision.head)}
-    puts |= {extent_key(extent.end_offset): codec.encode(extent) for extent in decision.extents}
-    puts |= {producer_key(producer): codec.encode(state) for producer, state in decision.producers.items()}
-    return offer, decision, Transaction(shard_of(offer.partition), {HEAD: known.version}, puts)
+    rows: dict[str, object] = {HEAD: decision.head}
+    rows |= {extent_key(extent.end_offset): extent for extent in decision.extents}
+    rows |= {producer_key(producer): state for producer, state in decision.producers.items()}
+    shard = shard_of(offer.partition)
+    puts = {key: codec.encode(row, Address(shard, key)) for key, row in rows.items()}
+    return offer, decision, Transaction(shard, {HEAD: known.version}, puts)
 
 
 def _producer_state(row: Entry | None, address: Address) -> ProducerState | None:
     if row is None:
         return None
-    return codec.decode(row.value, ProducerState, f"producer {address.key} of {address.shard}")
+    return codec.decode(row.value, ProducerState, address)

@@ -40,13 +40,13 @@ async def cluster_id(store: Store, runtime: Runtime) -> str:
     """Chosen once, by whoever asks first."""
     fresh = urlsafe_b64encode(runtime.new_id().bytes).rstrip(b"=").decode()
     [outcome] = await store.transact(
-        [Transaction(_CLUSTER.shard, {_CLUSTER.key: ABSENT}, {_CLUSTER.key: codec.encode(fresh)})]
+        [Transaction(_CLUSTER.shard, {_CLUSTER.key: ABSENT}, {_CLUSTER.key: codec.encode(fresh, _CLUSTER)})]
     )
     if isinstance(outcome, Applied):
         return fresh
     entry = outcome.current[_CLUSTER.key]
     assert entry is not None
-    return codec.decode(entry.value, str, "cluster id")
+    return codec.decode(entry.value, str, _CLUSTER)
 
 
 async def _update(store: Store, address: Address, initial: int, change: Callable[[int], int]) -> int:
@@ -57,7 +57,7 @@ async def _update(store: Store, address: Address, initial: int, change: Callable
         if wanted == present:
             return present
         version = entry.version if entry is not None else ABSENT
-        update = Transaction(address.shard, {address.key: version}, {address.key: codec.encode(wanted)})
+        update = Transaction(address.shard, {address.key: version}, {address.key: codec.encode(wanted, address)})
         [outcome] = await store.transact([update])
         if isinstance(outcome, Applied):
             return wanted
@@ -65,4 +65,4 @@ async def _update(store: Store, address: Address, initial: int, change: Callable
 
 
 def _number(entry: Entry | None, address: Address, initial: int) -> int:
-    return initial if entry is None else codec.decode(entry.value, int, f"{address.shard}/{address.key}")
+    return initial if entry is None else codec.decode(entry.value, int, address)

@@ -75,12 +75,12 @@ class GroupRows:
         if entry is None:
             return GroupState()
         self._state_version = entry.version
-        return codec.decode(entry.value, GroupState, f"group {self._group}")
+        return codec.decode(entry.value, GroupState, Address(_shard(self._group), _STATE))
 
     async def save(self, state: GroupState) -> None:
         """Persists a generation before any member sees it. A save whose reply was lost may still be on its way: the
         state's version, checked here, keeps it from landing after a later one."""
-        rows = {_STATE: codec.encode(state)}
+        rows = {_STATE: codec.encode(state, Address(_shard(self._group), _STATE))}
         while True:
             outcome = await self._write(rows)
             if isinstance(outcome, Applied):
@@ -92,7 +92,9 @@ class GroupRows:
 
     async def commit(self, offsets: Mapping[StreamPartition, CommittedOffset]) -> None:
         """All or none. Raises `StaleGeneration` if the state was saved anew meanwhile."""
-        rows = {_offset_key(partition): codec.encode(offset) for partition, offset in offsets.items()}
+        shard = _shard(self._group)
+        keyed = ((_offset_key(partition), offset) for partition, offset in offsets.items())
+        rows = {key: codec.encode(offset, Address(shard, key)) for key, offset in keyed}
         if not isinstance(await self._write(rows), Applied):
             raise StaleGeneration(self._group)
 
@@ -106,10 +108,11 @@ class GroupRows:
 
 async def committed_offsets(store: Store, group: str) -> dict[StreamPartition, CommittedOffset]:
     """All committed offsets of a group. Linearizable, so the answer is right whoever asks."""
-    rows = await store.range(_shard(group), *_OFFSETS)
-    return {
-        _partition_of(row.key): codec.decode(row.value, CommittedOffset, f"group {group} {row.key}") for row in rows
-    }
+    shard = _shard(group)
+    rows = await store.range(shard, *_OFFSETS)
+    # Decoded first: a damaged key is told as damage, too.
+    found = [(row.key, codec.decode(row.value, CommittedOffset, Address(shard, row.key))) for row in rows]
+    return {_partition_of(key): offset for key, offset in found}
 
 
 async def lease_holder(store: Store, group: str) -> Lease | None:

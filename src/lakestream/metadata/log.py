@@ -1,10 +1,11 @@
 """A partition's log on the store: reads, the frontier's advance, the fence."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import msgspec
 
-from lakestream.errors import StorageError, UnknownStream
+from lakestream.errors import CorruptObject, StorageError, UnknownStream
 from lakestream.metadata import codec
 from lakestream.metadata.head import EXTENTS, HEAD, Extent, Head, extent_key, shard_of
 from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Store, Transaction
@@ -24,7 +25,7 @@ def head_address(partition: StreamPartition) -> Address:
 def decode_head(entry: Entry | None, partition: StreamPartition) -> HeadAt | None:
     if entry is None:
         return None
-    return HeadAt(codec.decode(entry.value, Head, f"head of {shard_of(partition)}"), entry.version)
+    return HeadAt(codec.decode(entry.value, Head, head_address(partition)), entry.version)
 
 
 def live_marks(head: Head, fence: int) -> Head:
@@ -36,7 +37,8 @@ def live_marks(head: Head, fence: int) -> Head:
 
 async def create_head(store: Store, partition: StreamPartition) -> None:
     """Idempotent: an existing head stays as it is."""
-    await store.transact([Transaction(shard_of(partition), {HEAD: ABSENT}, {HEAD: codec.encode(Head())})])
+    address = head_address(partition)
+    await store.transact([Transaction(address.shard, {HEAD: ABSENT}, {HEAD: codec.encode(Head(), address)})])
 
 
 async def delete_log(store: Store, partition: StreamPartition) -> None:
@@ -51,10 +53,18 @@ async def read_head(store: Store, partition: StreamPartition) -> HeadAt | None:
 
 
 async def read_extents(store: Store, partition: StreamPartition, from_offset: int = 0) -> list[Extent]:
-    """The extents that hold from_offset or anything after it, in order."""
+    """The extents that hold from_offset or anything after it, in order, dense: one that is missing between two others
+    is `CorruptObject`, as is a damaged one."""
     shard = shard_of(partition)
     entries = await store.range(shard, extent_key(from_offset + 1), EXTENTS[1])
-    return [codec.decode(entry.value, Extent, f"extent {entry.key} of {shard}") for entry in entries]
+    extents = [codec.decode(entry.value, Extent, Address(shard, entry.key)) for entry in entries]
+    for before, after in pairwise(extents):
+        if before.end_offset != after.base_offset:
+            raise CorruptObject(
+                f"the extents of {shard} for the offsets {before.end_offset} to {after.base_offset} are missing in the "
+                "metadata store: restore it from a backup"
+            )
+    return extents
 
 
 async def advance_frontier(store: Store, partition: StreamPartition, frontier: int) -> Head:
@@ -99,8 +109,9 @@ async def _replace(
     delete_ranges: tuple[tuple[str, str], ...] = (),
 ) -> tuple[bool, HeadAt | None]:
     """One compare-and-set of the head: whether it was applied, and the head that stands now."""
-    shard = shard_of(partition)
-    change = Transaction(shard, {HEAD: known.version}, {HEAD: codec.encode(head)}, delete_ranges=delete_ranges)
+    address = head_address(partition)
+    puts = {HEAD: codec.encode(head, address)}
+    change = Transaction(address.shard, {HEAD: known.version}, puts, delete_ranges=delete_ranges)
     [outcome] = await store.transact([change])
     if isinstance(outcome, Applied):
         return True, HeadAt(head, outcome.version)

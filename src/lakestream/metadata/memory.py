@@ -9,6 +9,7 @@ from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from lakestream.metadata import codec
 from lakestream.metadata.store import (
     ABSENT,
     Address,
@@ -26,6 +27,7 @@ from lakestream.runtime import Runtime
 class _Shard:
     """`order` holds the keys of `entries`, sorted. `leases` maps a key to its token and expiry."""
 
+    name: str
     entries: dict[str, Entry] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
     leases: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -53,7 +55,8 @@ class _Shard:
         grant = self.leases.get(key)
         if grant is None or grant[1] <= now_ms or grant[0] != self.version(key):
             return None
-        return Lease(self.entries[key].value.decode(), grant[0], grant[1] - now_ms)
+        holder = codec.decode_holder(self.entries[key].value, Address(self.name, key))
+        return None if holder is None else Lease(holder, grant[0], grant[1] - now_ms)
 
 
 class MemoryStore:
@@ -101,7 +104,7 @@ class MemoryStore:
         now_ms = self._clock.now_ms()
         lease = shard.lease(key, now_ms)
         if lease is None:
-            shard.put(key, holder.encode(), self._next_version())
+            shard.put(key, codec.encode(holder, address), self._next_version())
             self._wake(address)
         elif lease.holder != holder:
             return lease
@@ -130,7 +133,7 @@ class MemoryStore:
     def _shard(self, name: str) -> _Shard:
         shard = self._shards.get(name)
         if shard is None:
-            shard = self._shards[name] = _Shard()
+            shard = self._shards[name] = _Shard(name)
         return shard
 
     def _next_version(self) -> int:

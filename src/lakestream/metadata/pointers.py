@@ -111,7 +111,7 @@ class Pointers:
         """Stores the first pointer of a table; one that is there already is returned as it is."""
         address = pointer_address(table_id)
         [outcome] = await self._store.transact(
-            [Transaction(address.shard, {_POINTER: ABSENT}, {_POINTER: codec.encode(pointer)})]
+            [Transaction(address.shard, {_POINTER: ABSENT}, {_POINTER: codec.encode(pointer, address)})]
         )
         if isinstance(outcome, Applied):
             return PointerRow(pointer, outcome.version)
@@ -124,7 +124,7 @@ class Pointers:
         """Replaces the pointer if it still has this version, else raises `Conflict` and changes nothing."""
         address = pointer_address(table_id)
         [outcome] = await self._store.transact(
-            [Transaction(address.shard, {_POINTER: version}, {_POINTER: codec.encode(pointer)})]
+            [Transaction(address.shard, {_POINTER: version}, {_POINTER: codec.encode(pointer, address)})]
         )
         if isinstance(outcome, Refused):
             raise Conflict(f"table {table_id} was changed by somebody else: load it again")
@@ -137,11 +137,11 @@ class Pointers:
         [entry] = await self._store.get([Address(_SHARD, _name_key(name))])
         if entry is None:
             raise UnknownTable(f"Table does not exist: {name}")
-        return codec.decode(entry.value, UUID, f"table name {name}")
+        return codec.decode(entry.value, UUID, Address(_SHARD, entry.key))
 
     async def name_of(self, table_id: UUID) -> TableName | None:
         [entry] = await self._store.get([Address(_SHARD, _id_key(table_id))])
-        return None if entry is None else codec.decode(entry.value, TableName, f"name of table {table_id}")
+        return None if entry is None else _table_name(entry)
 
     async def tables(self, namespace: Namespace) -> list[str]:
         """Names of the tables directly inside, in order. Raises `UnknownNamespace`."""
@@ -159,7 +159,7 @@ class Pointers:
             space_key, name_key, id_key = _namespace_key(name.namespace), _name_key(name), _id_key(table_id)
             space, taken, present = await self._read(space_key, name_key, id_key)
             if present is not None:
-                return codec.decode(present.value, TableName, f"name of table {table_id}")
+                return _table_name(present)
             if taken is not None:
                 raise TableExists(f"Table already exists: {name}")
             if space is None and not make_namespace:
@@ -167,9 +167,9 @@ class Pointers:
             if await self._write(
                 {space_key: _version(space), name_key: ABSENT, id_key: ABSENT},
                 {
-                    space_key: codec.encode({}) if space is None else space.value,
-                    name_key: codec.encode(table_id),
-                    id_key: codec.encode(name),
+                    space_key: _row(space_key, {}) if space is None else space.value,
+                    name_key: _row(name_key, table_id),
+                    id_key: _row(id_key, name),
                 },
             ):
                 return name
@@ -177,7 +177,8 @@ class Pointers:
 
     async def mark_leaving(self, table_id: UUID) -> None:
         """Until it is renamed: its name is to be freed, whoever comes by may finish that. Idempotent."""
-        await self._write({}, {_leaving_key(table_id): codec.encode(None)})
+        key = _leaving_key(table_id)
+        await self._write({}, {key: _row(key, None)})
 
     async def is_leaving(self, table_id: UUID) -> bool:
         [entry] = await self._read(_leaving_key(table_id))
@@ -191,7 +192,7 @@ class Pointers:
             space, taken, present = await self._read(space_key, name_key, id_key)
             if present is None:
                 raise UnknownTable(f"table {table_id} has no name")
-            old = codec.decode(present.value, TableName, f"name of table {table_id}")
+            old = _table_name(present)
             if old == to:
                 return
             if taken is not None:
@@ -200,7 +201,7 @@ class Pointers:
                 raise UnknownNamespace(f"Namespace does not exist: {'.'.join(to.namespace)}")
             if await self._write(
                 {space_key: space.version, name_key: ABSENT, id_key: present.version},
-                {space_key: space.value, name_key: codec.encode(table_id), id_key: codec.encode(to)},
+                {space_key: space.value, name_key: _row(name_key, table_id), id_key: _row(id_key, to)},
                 deletes=[_name_key(old), _leaving_key(table_id)],
             ):
                 return
@@ -208,13 +209,13 @@ class Pointers:
 
     async def drop(self, table_id: UUID) -> None:
         """Takes name and pointer away, in that order. Idempotent."""
-        id_key = _id_key(table_id)
+        id_key, gone_key = _id_key(table_id), _GONE[0] + table_id.hex
         for _ in range(_ATTEMPTS):
             [present] = await self._read(id_key)
-            old = None if present is None else codec.decode(present.value, TableName, f"name of table {table_id}")
+            old = None if present is None else _table_name(present)
             if await self._write(
                 {id_key: _version(present)},
-                {_GONE[0] + table_id.hex: codec.encode(None)},
+                {gone_key: _row(gone_key, None)},
                 deletes=[id_key, _leaving_key(table_id), *([] if old is None else [_name_key(old)])],
             ):
                 break
@@ -247,7 +248,7 @@ class Pointers:
         check_names(namespace)
         key = _namespace_key(namespace)
         for _ in range(_ATTEMPTS):
-            checks, puts = {key: ABSENT}, {key: codec.encode(dict(properties))}
+            checks, puts = {key: ABSENT}, {key: _row(key, dict(properties))}
             if len(namespace) > 1:
                 above, _properties = await self._namespace(namespace[:-1])
                 checks[above.key], puts[above.key] = above.version, above.value
@@ -266,7 +267,7 @@ class Pointers:
             entry, properties = await self._namespace(namespace)
             removed = [key for key in removals if key in properties]
             kept = {key: value for key, value in properties.items() if key not in removed}
-            if await self._write({entry.key: entry.version}, {entry.key: codec.encode({**kept, **updates})}):
+            if await self._write({entry.key: entry.version}, {entry.key: _row(entry.key, {**kept, **updates})}):
                 return removed, [key for key in removals if key not in removed]
         raise Unavailable(f"namespace {'.'.join(namespace)} could not be changed: others change it all the time")
 
@@ -285,7 +286,7 @@ class Pointers:
         [entry] = await self._read(_namespace_key(namespace))
         if entry is None:
             raise UnknownNamespace(f"Namespace does not exist: {'.'.join(namespace)}")
-        return entry, codec.decode(entry.value, dict[str, str], f"namespace {'.'.join(namespace)}")
+        return entry, codec.decode(entry.value, dict[str, str], Address(_SHARD, entry.key))
 
     async def _read(self, *keys: str) -> list[Entry | None]:
         return await self._store.get([Address(_SHARD, key) for key in keys])
@@ -296,4 +297,12 @@ class Pointers:
 
 
 def _pointer_row(entry: Entry, table_id: UUID) -> PointerRow:
-    return PointerRow(codec.decode(entry.value, Pointer, f"pointer of table {table_id}"), entry.version)
+    return PointerRow(codec.decode(entry.value, Pointer, pointer_address(table_id)), entry.version)
+
+
+def _table_name(entry: Entry) -> TableName:
+    return codec.decode(entry.value, TableName, Address(_SHARD, entry.key))
+
+
+def _row(key: str, value: object) -> bytes:
+    return codec.encode(value, Address(_SHARD, key))

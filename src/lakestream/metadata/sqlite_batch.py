@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from lakestream.metadata import codec
 from lakestream.metadata import sqlite_rows as rows
 from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Lease, Outcome, Refused, Transaction
 
@@ -74,11 +75,13 @@ class Batch:
     def acquire_lease(self, address: Address, holder: str, ttl_ms: int) -> Lease:
         (entry,) = self._entries(address.shard, [address.key]).values()
         token, remaining_ms = rows.read_grant(self._connection, address)
-        if entry is None or entry.version != token or remaining_ms <= 0:
+        granted = entry is not None and entry.version == token and remaining_ms > 0
+        present = codec.decode_holder(entry.value, address) if entry is not None and granted else None
+        if present is None:
             token = self._next_version()
-            self._shard(address.shard).put(address.key, holder.encode(), token)
-        elif entry.value != holder.encode():
-            return Lease(entry.value.decode(), token, remaining_ms)
+            self._shard(address.shard).put(address.key, codec.encode(holder, address), token)
+        elif present != holder:
+            return Lease(present, token, remaining_ms)
         rows.write_grant(self._connection, address, token, ttl_ms)
         return Lease(holder, token, ttl_ms)
 

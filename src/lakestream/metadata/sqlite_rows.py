@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Final, TypeVar
 
 from lakestream.errors import CorruptObject
+from lakestream.metadata import codec
 from lakestream.metadata.store import Address, Entry, Lease
 
 T = TypeVar("T")
@@ -140,8 +141,10 @@ def read_leases(connection: sqlite3.Connection, shard: str, start: str, end: str
     leases = []
     for row in text.split(",") if text else ():
         key, holder, token, remaining_ms = row.split(":")
-        lease = Lease(bytes.fromhex(holder).decode(), int(token), int(remaining_ms))
-        leases.append((bytes.fromhex(key).decode(), lease))
+        address = Address(shard, bytes.fromhex(key).decode())
+        named = codec.decode_holder(bytes.fromhex(holder), address)
+        if named is not None:
+            leases.append((address.key, Lease(named, int(token), int(remaining_ms))))
     leases.sort(key=lambda pair: pair[0])
     return leases
 

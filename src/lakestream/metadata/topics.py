@@ -7,17 +7,19 @@ leaves a `gone` row until every later step is done: whoever finds it finishes th
 import asyncio
 import re
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 import msgspec
 
-from lakestream.errors import InvalidStream, StreamExists, UnknownStream
+from lakestream.errors import CorruptObject, InvalidStream, StreamExists, UnknownStream
 from lakestream.metadata import codec
 from lakestream.metadata.log import create_head, delete_log
 from lakestream.metadata.store import ABSENT, Address, Applied, Store, Transaction
 from lakestream.model import StreamPartition
 from lakestream.runtime import Runtime
+
+K = TypeVar("K")
 
 _SHARD: Final = "topics"
 _NAMES: Final = ("name/", "name0")
@@ -64,9 +66,9 @@ class Topics:
             del self._names[topic.name]
 
     async def list(self) -> list[Topic]:
-        """All topics, in order of their names."""
-        rows = await self._store.range(_SHARD, *_NAMES)
-        topics = [codec.decode(row.value, Topic, f"{_SHARD}/{row.key}") for row in rows]
+        """All topics, in order of their names. One whose row is damaged is left out and logged: the others go on. Who
+        needs to know that a topic does not exist asks for it by name or id."""
+        topics = codec.decode_all(await self._store.range(_SHARD, *_NAMES), Topic, _SHARD)
         self._names.clear()
         self._ids.clear()
         for topic in topics:
@@ -74,29 +76,53 @@ class Topics:
         return topics
 
     async def by_names(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Those that exist now."""
+        """Those that exist now. `CorruptObject` if the row of one is damaged."""
+        return _whole(await self.find_names(names))
+
+    async def by_ids(self, topic_ids: Iterable[UUID]) -> dict[UUID, Topic]:
+        """Those that exist now. `CorruptObject` if a row of one is damaged."""
+        return _whole(await self.find_ids(topic_ids))
+
+    async def find_names(self, names: Iterable[str]) -> dict[str, Topic | CorruptObject]:
+        """Those that exist now, or what is wrong with their rows."""
         wanted = list(names)
         entries = await self._store.get([Address(_SHARD, f"name/{name}") for name in wanted])
-        found = {}
+        found: dict[str, Topic | CorruptObject] = {}
         for name, entry in zip(wanted, entries, strict=True):
             stale = self._names.get(name)
             if stale is not None:
                 self.forget(stale.topic_id)
             if entry is not None:
-                found[name] = self._remember(codec.decode(entry.value, Topic, f"topic {name}"))
+                try:
+                    topic = codec.decode(entry.value, Topic, Address(_SHARD, entry.key))
+                except CorruptObject as error:
+                    found[name] = error
+                else:
+                    found[name] = self._remember(topic)
         return found
 
-    async def by_ids(self, topic_ids: Iterable[UUID]) -> dict[UUID, Topic]:
-        """Those that exist now."""
+    async def find_ids(self, topic_ids: Iterable[UUID]) -> dict[UUID, Topic | CorruptObject]:
+        """Those that exist now, or what is wrong with their rows."""
         wanted = list(topic_ids)
         entries = await self._store.get([Address(_SHARD, f"id/{topic_id.hex}") for topic_id in wanted])
-        names = [codec.decode(entry.value, str, f"topic id {entry.key}") for entry in entries if entry is not None]
-        found = await self.by_names(names)
-        by_id = {topic.topic_id: topic for topic in found.values()}
+        found: dict[UUID, Topic | CorruptObject] = {}
+        names: dict[UUID, str] = {}
+        for topic_id, entry in zip(wanted, entries, strict=True):
+            if entry is not None:
+                try:
+                    names[topic_id] = codec.decode(entry.value, str, Address(_SHARD, entry.key))
+                except CorruptObject as error:
+                    found[topic_id] = error
+        by_name = await self.find_names(names.values()) if names else {}
+        for topic_id, name in names.items():
+            named = by_name.get(name)
+            # The name may belong to a successor by now.
+            if isinstance(named, CorruptObject) or (named is not None and named.topic_id == topic_id):
+                found[topic_id] = named
         for topic_id in wanted:
-            if topic_id not in by_id:
+            if not isinstance(found.get(topic_id), Topic):
                 self.forget(topic_id)
-        return {topic_id: by_id[topic_id] for topic_id in wanted if topic_id in by_id}
+        return found
 
     async def create(self, name: str, partitions: int, configs: dict[str, str]) -> Topic:
         """Raises `StreamExists`, `InvalidStream`. A topic that is listed has all its heads."""
@@ -107,8 +133,9 @@ class Topics:
             raise StreamExists(f"topic {name} already exists")
         topic = Topic(name, self._runtime.new_id(), partitions, dict(configs), self._runtime.clock.now_ms())
         await asyncio.gather(*(create_head(self._store, partition) for partition in topic.each_partition()))
-        rows = {f"name/{name}": codec.encode(topic), f"id/{topic.topic_id.hex}": codec.encode(name)}
-        [outcome] = await self._store.transact([Transaction(_SHARD, {f"name/{name}": ABSENT}, rows)])
+        by_name, by_id = Address(_SHARD, f"name/{name}"), Address(_SHARD, f"id/{topic.topic_id.hex}")
+        rows = {by_name.key: codec.encode(topic, by_name), by_id.key: codec.encode(name, by_id)}
+        [outcome] = await self._store.transact([Transaction(_SHARD, {by_name.key: ABSENT}, rows)])
         if not isinstance(outcome, Applied):
             await self.drop_logs(topic)
             raise StreamExists(f"topic {name} already exists")
@@ -122,10 +149,11 @@ class Topics:
         if topic is None or row is None:
             raise UnknownStream(f"no topic has the id {topic_id}")
         # The id's row, not the name's: the name may already belong to a successor.
+        gone = Address(_SHARD, f"gone/{topic_id.hex}")
         taken = Transaction(
             _SHARD,
             {row.key: row.version},
-            {f"gone/{topic_id.hex}": codec.encode(topic)},
+            {gone.key: codec.encode(topic, gone)},
             deletes=[f"name/{topic.name}", row.key],
         )
         [outcome] = await self._store.transact([taken])
@@ -134,9 +162,8 @@ class Topics:
         return topic
 
     async def gone(self) -> Sequence[Topic]:
-        """Deleted topics whose remains are not cleared away yet."""
-        rows = await self._store.range(_SHARD, *_GONE)
-        return [codec.decode(row.value, Topic, f"{_SHARD}/{row.key}") for row in rows]
+        """Deleted topics whose remains are not cleared away yet, but for those whose row is damaged."""
+        return codec.decode_all(await self._store.range(_SHARD, *_GONE), Topic, _SHARD)
 
     async def drop_logs(self, topic: Topic) -> None:
         await asyncio.gather(*(delete_log(self._store, partition) for partition in topic.each_partition()))
@@ -149,3 +176,12 @@ class Topics:
         self._names[topic.name] = topic
         self._ids[topic.topic_id] = topic
         return topic
+
+
+def _whole(found: dict[K, Topic | CorruptObject]) -> dict[K, Topic]:
+    whole = {}
+    for key, topic in found.items():
+        if isinstance(topic, CorruptObject):
+            raise topic
+        whole[key] = topic
+    return whole

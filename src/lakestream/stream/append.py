@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from lakestream import wal
-from lakestream.errors import LakestreamError, RequestError, RetryableError, Unavailable, UnknownStream
-from lakestream.metadata.committer import Committed, Committer, Gone, SessionLost, UploadAgain, Verdict
+from lakestream.errors import LakestreamError, RequestError, RetryableError, StorageError, Unavailable, UnknownStream
+from lakestream.metadata.committer import Committed, Committer, Gone, SessionLost, Unreadable, UploadAgain, Verdict
 from lakestream.metadata.counters import current_generation
 from lakestream.metadata.head import Extent
 from lakestream.metadata.store import Store
@@ -206,6 +206,12 @@ class Appender:
                     self._session = self._runtime.new_id().hex
                     for append in appends:
                         append.fail(Unavailable("the outcome of this append is not known; send it again"))
+                case Unreadable(error, unknown):
+                    log.error("cannot append to %s-%d: %s", partition.topic_id, partition.index, error)
+                    for append in appends:
+                        append.fail(
+                            Unavailable(f"whether this was appended is not known: {error}") if unknown else error
+                        )
                 case UploadAgain():
                     log.warning("%s is below the fence of %s: uploading again", uploaded.object_key, partition)
         if bases:
@@ -214,8 +220,12 @@ class Appender:
     async def _follow_generation(self) -> None:
         while True:
             await asyncio.sleep(self._settings.generation_check_ms / 1000)
-            with suppress(Unavailable):
+            try:
                 self._generation = await current_generation(self._store)
+            except Unavailable:
+                continue
+            except StorageError as error:
+                log.error("the WAL generation cannot be followed: %s", error)
 
     async def _back_off(self, delay_ms: int) -> int:
         """Sleeps a jittered delay; the next, longer one."""

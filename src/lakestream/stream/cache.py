@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakestream.errors import CorruptObject, ObjectMissing
+from lakestream.errors import CorruptObject, CorruptRecords, ObjectMissing
 from lakestream.metadata.head import Extent
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectStore
@@ -44,8 +44,10 @@ class TailCache:
         self._reads: dict[_Key, asyncio.Task[Served]] = {}
 
     def add(self, partition: StreamPartition, extent: Extent, data: bytearray) -> Served:
-        """`data` is the extent's bytes as uploaded; it belongs to the cache from now on."""
-        stamp(data, extent.base_offset)
+        """`data` is the extent's bytes as uploaded; it belongs to the cache from now on. `CorruptRecords` unless it is
+        batches with just the extent's offsets."""
+        if stamp(data, extent.base_offset) != extent.end_offset:
+            raise CorruptRecords(f"its batches do not end at offset {extent.end_offset}")
         served = Served(memoryview(data).toreadonly(), walk(data), extent.base_offset)
         key = (partition, extent.base_offset)
         if key not in self._served:
@@ -71,13 +73,18 @@ class TailCache:
         return await asyncio.shield(task)
 
     async def _load(self, partition: StreamPartition, extent: Extent) -> Served:
-        data = bytearray(extent.inline or await self._fetch(extent))
-        if crc32c(data) != extent.checksum:
+        try:
+            data = bytearray(extent.inline or await self._fetch(extent))
+            if crc32c(data) != extent.checksum:
+                raise CorruptObject("they do not have the checksum they were written with")
+            served = self.add(partition, extent, data)
+        except (CorruptObject, CorruptRecords) as error:
             raise CorruptObject(
-                f"{extent.object_key}: the bytes of {partition.topic_id}-{partition.index} "
-                f"[{extent.base_offset}, {extent.end_offset}) do not have the checksum they were written with"
-            )
-        return self.add(partition, extent, data)
+                f"object {extent.object_key}: the {extent.length} bytes at {extent.position}, offsets "
+                f"{extent.base_offset} to {extent.end_offset} of {partition.topic_id}-{partition.index}, are damaged: "
+                f"{error}"
+            ) from error
+        return served
 
     async def _fetch(self, extent: Extent) -> Buffer:
         """Tries every copy before the object counts as missing."""

@@ -69,7 +69,12 @@ class Fetcher:
             remaining_ms = round((deadline_s - loop.time()) * 1000)
             if enough or remaining_ms <= 0 or any(result.error for result in results):
                 return results
-            seen = {head_address(request.partition): self._tails.get(request.partition).version for request in requests}
+            try:
+                seen = {
+                    head_address(request.partition): self._tails.get(request.partition).version for request in requests
+                }
+            except LakestreamError:
+                continue  # another's look found it gone or damaged meanwhile: the next pass tells
             if not await self._store.watch(seen, timeout_ms=remaining_ms):
                 return results
 

@@ -8,7 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from lakestream.catalog.port import TableViews
-from lakestream.errors import LakestreamError, Unavailable
+from lakestream.errors import LakestreamError, StorageError, Unavailable
 from lakestream.metadata.brokers import Broker, Brokers
 from lakestream.metadata.counters import cluster_id, reserve_producer_ids
 from lakestream.metadata.head import Extent
@@ -87,7 +87,7 @@ class Streams:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._appender.stop()
-        with suppress(Unavailable):
+        with suppress(LakestreamError):
             await self.brokers.leave(self.broker)
 
     def append(self, partition: StreamPartition, run: Buffer) -> "asyncio.Future[Appended]":
@@ -141,9 +141,13 @@ class Streams:
 
     async def _heartbeat(self) -> None:
         while True:
-            with suppress(Unavailable):
+            try:
                 await self.brokers.heartbeat(self.broker)
                 await self._finish_deletes()
+            except Unavailable as error:
+                log.warning("a heartbeat was missed: %s", error)
+            except StorageError as error:
+                log.error("a heartbeat was missed: %s", error)
             await asyncio.sleep(self.brokers.ttl_ms / 1000 / 4)
 
     def _on_committed(self, partition: StreamPartition, extents: Sequence[Extent], appends: Sequence[Append]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from lakestream.errors import UnknownStream
+from lakestream.errors import CorruptObject, UnknownStream
 from lakestream.metadata.head import Extent, Head
 from lakestream.metadata.log import decode_head, head_address, read_extents
 from lakestream.metadata.store import Store
@@ -59,15 +59,21 @@ class Tails:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._tails: dict[StreamPartition, Tail] = {}
+        self._damaged: dict[StreamPartition, CorruptObject] = {}
+        """What the last look found unreadable."""
 
     def get(self, partition: StreamPartition) -> Tail:
+        """Raises `UnknownStream`, or `CorruptObject` if the last look found the partition's rows damaged."""
+        damage = self._damaged.get(partition)
+        if damage is not None:
+            raise damage
         tail = self._tails.get(partition)
         if tail is None:
             raise UnknownStream(f"partition {partition.index} of topic {partition.topic_id} does not exist")
         return tail
 
     def knows(self, partition: StreamPartition) -> bool:
-        return partition in self._tails
+        return partition in self._tails and partition not in self._damaged
 
     def has_reader(self, partition: StreamPartition) -> bool:
         """Whether somebody reads this partition through this broker."""
@@ -76,14 +82,21 @@ class Tails:
 
     def forget(self, partition: StreamPartition) -> None:
         self._tails.pop(partition, None)
+        self._damaged.pop(partition, None)
 
     async def refresh(self, partitions: Iterable[StreamPartition]) -> None:
-        """Linearizable: sees every append acknowledged before the call, by any broker."""
+        """Linearizable: sees every append acknowledged before the call, by any broker. Damaged rows of one partition
+        are that partition's matter: `get` tells."""
         wanted = list(dict.fromkeys(partitions))
         entries = await self._store.get([head_address(partition) for partition in wanted])
         grown = []
         for partition, entry in zip(wanted, entries, strict=True):
-            present = decode_head(entry, partition)
+            self._damaged.pop(partition, None)
+            try:
+                present = decode_head(entry, partition)
+            except CorruptObject as error:
+                self._damaged[partition] = error
+                continue
             if present is None:
                 self.forget(partition)
                 continue
@@ -101,4 +114,7 @@ class Tails:
             tail.extend(extents)
 
     async def _load(self, partition: StreamPartition, tail: Tail) -> None:
-        tail.extend(await read_extents(self._store, partition, tail.known_end))
+        try:
+            tail.extend(await read_extents(self._store, partition, tail.known_end))
+        except CorruptObject as error:
+            self._damaged[partition] = error

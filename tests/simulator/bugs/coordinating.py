@@ -81,7 +81,7 @@ def late_save_of_a_generation() -> Iterator[None]:
 
     async def save(self: groups.GroupRows, state: Any) -> None:
         shard = groups.lease_address(self._group).shard
-        change = Transaction(shard, {"lease": self._token}, {"state": codec.encode(state)})
+        change = Transaction(shard, {"lease": self._token}, {"state": codec.encode(state, Address(shard, "state"))})
         [outcome] = await self._store.transact([change])
         if isinstance(outcome, Applied):
             self._state_version = outcome.version
