@@ -162,9 +162,9 @@ def test_a_foreign_or_newer_file_is_refused(path: Path) -> None:
     newer = path.with_name("newer.db")
     sqlite_worker.connect(str(newer)).close()
     connection = sqlite3.connect(newer)
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute("PRAGMA user_version = 3")
     connection.close()
-    with pytest.raises(CorruptObject, match="format 2"):
+    with pytest.raises(CorruptObject, match="format 3"):
         asyncio.run(open_sqlite(str(newer)))
 
 

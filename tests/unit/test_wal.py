@@ -94,25 +94,24 @@ def test_record_bytes_are_not_copied() -> None:
 def test_layout_is_the_documented_one() -> None:
     """A change here needs a new format version: objects of this one are in people's buckets."""
     data, built = sample()
-    assert data[:8] == b"LKSW\x01\x00\x00\x00"
-    assert data[8:18] == b"zeroonetwo"
+    assert data[:10] == b"zeroonetwo"
     footer_length = int.from_bytes(data[-28:-24], "little")
     footer = data[-28 - footer_length : -28]
-    assert data[18 : len(data) - 28] == footer
+    assert data[10 : len(data) - 28] == footer
     topic = TOPIC.bytes
     assert msgspec.msgpack.decode(footer) == [
         "session",
         3,
         7,
-        [[[topic, 0], 8, 4, crc32c(b"zero"), 1, -1], [[topic, 1], 12, 6, crc32c(b"onetwo"), 2, 1234]],
+        [[[topic, 0], 0, 4, crc32c(b"zero"), 1, -1], [[topic, 1], 4, 6, crc32c(b"onetwo"), 2, 1234]],
         [["wal/0000000006/session-0000000002.wal", [[[topic, 1], 41]]]],
     ]
     assert data[-24:-20] == crc32c(footer).to_bytes(4, "little")
     assert data[-20:-12] == len(data).to_bytes(8, "little")
-    assert data[-12:-8] == b"\x01\x00\x00\x00"
+    assert data[-12:-8] == b"\x02\x00\x00\x00"
     assert data[-8:-4] == crc32c(data[-28:-8]).to_bytes(4, "little")
     assert data[-4:] == b"WSKL"
-    assert len(built.parts) == 6
+    assert len(built.parts) == 5
 
 
 def test_an_object_may_hold_receipts_only() -> None:
@@ -130,7 +129,7 @@ def test_a_partition_has_one_section() -> None:
 
 def test_every_flipped_bit_outside_the_sections_is_detected() -> None:
     data, _ = sample()
-    for position in (*range(8), *range(18, len(data))):
+    for position in range(10, len(data)):
         for bit in range(8):
             damaged = bytearray(data)
             damaged[position] ^= 1 << bit
@@ -194,8 +193,8 @@ def sealed(data: bytes, fields: bytes) -> bytes:
 
 def test_a_newer_format_is_told_from_damage() -> None:
     data, _ = sample()
-    newer = sealed(data, data[-28:-12] + b"\x02\x00\x00\x00")
-    with pytest.raises(CorruptObject, match="WAL format 2 is not one this version reads"):
+    newer = sealed(data, data[-28:-12] + b"\x03\x00\x00\x00")
+    with pytest.raises(CorruptObject, match="WAL format 3 is not one this version reads"):
         read(newer)
 
 
@@ -212,10 +211,10 @@ def test_lying_lengths_are_detected() -> None:
 @pytest.mark.parametrize(
     "spans",
     [
-        [Span(StreamPartition(TOPIC, 0), 9, 9, 0, 1, 0)],
-        [Span(StreamPartition(TOPIC, 0), 8, 11, 0, 1, 0)],
-        [Span(StreamPartition(TOPIC, 0), 8, 9, 0, 1, 0)],
-        [Span(StreamPartition(TOPIC, 0), 8, 20, 0, 1, 0), Span(StreamPartition(TOPIC, 1), 28, -10, 0, 1, 0)],
+        [Span(StreamPartition(TOPIC, 0), 1, 9, 0, 1, 0)],
+        [Span(StreamPartition(TOPIC, 0), 0, 11, 0, 1, 0)],
+        [Span(StreamPartition(TOPIC, 0), 0, 9, 0, 1, 0)],
+        [Span(StreamPartition(TOPIC, 0), 0, 20, 0, 1, 0), Span(StreamPartition(TOPIC, 1), 20, -10, 0, 1, 0)],
         [],
         ["no span"],
     ],
@@ -223,13 +222,13 @@ def test_lying_lengths_are_detected() -> None:
 def test_spans_must_fill_the_object(spans: list[object]) -> None:
     """A footer with a good checksum that does not fit the object around it."""
     data, _ = sample()
-    sections = data[8:18]
+    sections = data[:10]
     footer = msgspec.msgpack.Encoder(uuid_format="bytes").encode(["session", 3, 7, spans, []])
-    size = 8 + len(sections) + len(footer) + 28
+    size = len(sections) + len(footer) + 28
     fields = len(footer).to_bytes(4, "little") + crc32c(footer).to_bytes(4, "little")
-    fields += size.to_bytes(8, "little") + b"\x01\x00\x00\x00"
+    fields += size.to_bytes(8, "little") + b"\x02\x00\x00\x00"
     with pytest.raises(CorruptObject, match=KEY):
-        read(sealed(data[:18] + footer + bytes(28), fields))
+        read(sealed(data[:10] + footer + bytes(28), fields))
 
 
 class CountingObjects(MemoryObjects):

@@ -21,14 +21,15 @@ ROWS_PER_STATEMENT: Final = 128
 """Statements hold a power of two of rows, this at most: few texts, so that their compiled form is reused."""
 
 _APPLICATION_ID: Final = 0x4C4B5354
-_SCHEMA_VERSION: Final = 1
+_SCHEMA_VERSION: Final = 2
 _SCHEMA: Final = (
     "CREATE TABLE kv (shard TEXT NOT NULL, key TEXT NOT NULL, version INTEGER NOT NULL, value BLOB NOT NULL,"
     " PRIMARY KEY (shard, key)) WITHOUT ROWID",
     "CREATE TABLE lease (shard TEXT NOT NULL, key TEXT NOT NULL, token INTEGER NOT NULL, expires_ms INTEGER NOT NULL,"
     " PRIMARY KEY (shard, key)) WITHOUT ROWID",
-    "CREATE TABLE counter (id INTEGER PRIMARY KEY CHECK (id = 0), version INTEGER NOT NULL)",
-    "INSERT INTO counter VALUES (0, 0)",
+    # Versions must never be given twice, so the counter is kept twice: `mirror` has all its bits turned.
+    "CREATE TABLE counter (id INTEGER PRIMARY KEY CHECK (id = 0), version INTEGER NOT NULL, mirror INTEGER NOT NULL)",
+    "INSERT INTO counter VALUES (0, 0, -1)",
     f"PRAGMA application_id = {_APPLICATION_ID}",
     f"PRAGMA user_version = {_SCHEMA_VERSION}",
 )
@@ -56,12 +57,15 @@ def data_version(connection: sqlite3.Connection) -> int:
 
 
 def read_counter(connection: sqlite3.Connection) -> int:
-    (version,) = connection.execute("SELECT version FROM counter").fetchone()
-    return int(version)
+    row = connection.execute("SELECT version, mirror FROM counter").fetchone()
+    if row is None or not isinstance(row[0], int) or row[1] != ~row[0]:
+        raise ValueError("the counter of versions does not hold: restore the file from a backup")
+    version: int = row[0]
+    return version
 
 
 def write_counter(connection: sqlite3.Connection, version: int) -> None:
-    connection.execute("UPDATE counter SET version = ?", (version,))
+    connection.execute("UPDATE counter SET version = ?, mirror = ?", (version, ~version))
 
 
 def read_versions(connection: sqlite3.Connection, addresses: Sequence[Address]) -> dict[Address, int]:

@@ -34,6 +34,7 @@ def connect(path: str) -> sqlite3.Connection:
     try:
         retry_while_locked(lambda: connection.execute("PRAGMA journal_mode = WAL"))
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA cell_size_check = ON")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         with transaction(connection):
             rows.prepare(connection, path)
@@ -76,6 +77,8 @@ def decided_errors(path: str) -> Iterator[None]:
     except sqlite3.DatabaseError as error:
         code = _code(error)
         if code is None:
+            if isinstance(error, sqlite3.OperationalError):  # text that is none, say
+                raise CorruptObject(f"{path} is damaged: {error}") from error
             raise
         if code in _BUSY:
             raise Unavailable(f"{path} stayed locked for {LOCK_TIMEOUT_S:g} s: nothing was written") from error
@@ -84,6 +87,10 @@ def decided_errors(path: str) -> Iterator[None]:
         if code in _DAMAGED:
             raise CorruptObject(f"{path} is damaged or no SQLite database: {error}") from error
         raise Unavailable(f"{path} failed, the outcome is unknown: {error}") from error
+    except UnicodeEncodeError:
+        raise  # of a key that was given, not read
+    except ValueError as error:  # a row that does not read as the one that was written
+        raise CorruptObject(f"{path} is damaged: {error}") from error
 
 
 def _code(error: sqlite3.Error) -> int | None:

@@ -2,7 +2,6 @@
 
 Layout (integers little endian):
 
-    header    8  magic "LKSW", format version u16, zero u16
     sections  …  the bytes of each partition, in partition order, without gaps
     footer    …  MessagePack array: session, flush, generation, spans, receipts
     trailer  28  footer length u32, footer CRC32C u32, object size u64, format version u16, zero u16,
@@ -11,6 +10,9 @@ Layout (integers little endian):
 A span says where its partition's section lies and carries the section's CRC32C. A
 receipt tells the base offsets that an earlier object was given: the log can be
 rebuilt from the bucket alone. An object may hold receipts only.
+
+There is no header: every byte is under the checksum of a section, of the footer or of the
+trailer, and whoever reads it checks that.
 
 The trailer keeps its layout in every format version, so that a reader can always tell
 a newer object from a damaged one; a truncated object lacks the magic at its end.
@@ -28,15 +30,12 @@ from lakestream.model import StreamPartition
 from lakestream.objects import Buffer
 from lakestream.records import crc32c
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 
-_HEADER_MAGIC: Final = b"LKSW"
 _TRAILER_MAGIC: Final = b"WSKL"
-_HEADER: Final = struct.pack("<4sHH", _HEADER_MAGIC, FORMAT_VERSION, 0)
 _FIELDS: Final = struct.Struct("<IIQHH")
 _SEAL: Final = struct.Struct("<I4s")
 
-HEADER_BYTES: Final = len(_HEADER)
 SMALL_SECTION_BYTES: Final = 64 * 1024
 """Up to here one checksum call over a copy is quicker than one for each part."""
 TRAILER_BYTES: Final = _FIELDS.size + _SEAL.size
@@ -105,9 +104,9 @@ def build(
 ) -> BuiltObject:
     """Lays an object out without copying record bytes. Each partition may occur once."""
     ordered = sorted(sections, key=lambda section: section.partition)
-    parts: list[Buffer] = [_HEADER]
+    parts: list[Buffer] = []
     spans: list[Span] = []
-    position = HEADER_BYTES
+    position = 0
     for section in ordered:
         if spans and spans[-1].partition == section.partition:
             raise ValueError(f"partition {section.partition} has two sections in one object")
@@ -156,8 +155,11 @@ def parse_trailer(tail: Buffer, name: str) -> Trailer:
         raise CorruptObject(f"{name}: the trailer's checksum does not hold")
     footer_length, footer_checksum, size_bytes, version, _ = _FIELDS.unpack(fields)
     if version != FORMAT_VERSION:
-        raise CorruptObject(f"{name}: WAL format {version} is not one this version reads (it reads {FORMAT_VERSION})")
-    if HEADER_BYTES + footer_length + TRAILER_BYTES > size_bytes:
+        raise CorruptObject(
+            f"{name}: WAL format {version} is not one this version reads (it reads {FORMAT_VERSION}): let the "
+            "version of lakestream that wrote it move it into the table"
+        )
+    if footer_length + TRAILER_BYTES > size_bytes:
         raise CorruptObject(f"{name}: a footer of {footer_length} bytes does not fit into {size_bytes}")
     return Trailer(footer_length, footer_checksum, size_bytes)
 
@@ -170,7 +172,7 @@ def parse_footer(data: Buffer, trailer: Trailer, name: str) -> Footer:
         footer = _decoder.decode(data)
     except msgspec.DecodeError as error:
         raise CorruptObject(f"{name}: the footer does not decode: {error}") from error
-    position = HEADER_BYTES
+    position = 0
     for span in footer.spans:
         if span.position != position or span.length < 0:
             raise CorruptObject(f"{name}: the span at {span.position} is not at {position}, where it belongs")
@@ -178,9 +180,3 @@ def parse_footer(data: Buffer, trailer: Trailer, name: str) -> Footer:
     if position + trailer.footer_length + TRAILER_BYTES != trailer.object_size_bytes:
         raise CorruptObject(f"{name}: the spans end at {position}, the object's size says otherwise")
     return footer
-
-
-def check_header(head: Buffer, name: str) -> None:
-    """`head` is the first bytes of the object."""
-    if bytes(head[:HEADER_BYTES]) != _HEADER:
-        raise CorruptObject(f"{name}: it does not begin as a WAL object does")

@@ -4,7 +4,7 @@ from typing import Final
 
 from lakestream.errors import CorruptObject
 from lakestream.objects import ObjectStore
-from lakestream.wal.format import TRAILER_BYTES, Footer, check_header, parse_footer, parse_trailer
+from lakestream.wal.format import TRAILER_BYTES, Footer, parse_footer, parse_trailer
 
 TAIL_GUESS_BYTES: Final = 64 * 1024
 """Footers are smaller as a rule: one read is enough."""
@@ -13,16 +13,14 @@ TAIL_GUESS_BYTES: Final = 64 * 1024
 async def read_footer(store: ObjectStore, key: str) -> Footer:
     """The verified footer. `CorruptObject` names the object; `ObjectMissing` if there is none.
 
-    One read of the object's tail, and a second one only if the footer is longer than
-    that. The header is looked at when the tail happens to be the whole object.
+    One read of the object's tail, and a second one only if the footer is longer than that.
     """
     name = f"{store.url}/{key}"
     tail = memoryview(await store.get_tail(key, TAIL_GUESS_BYTES))
     trailer = parse_trailer(tail, name)
-    if len(tail) < TAIL_GUESS_BYTES or trailer.object_size_bytes <= TAIL_GUESS_BYTES:
-        if len(tail) != trailer.object_size_bytes:
-            raise CorruptObject(f"{name}: {len(tail)} bytes where {trailer.object_size_bytes} were written")
-        check_header(tail, name)
+    is_whole = len(tail) < TAIL_GUESS_BYTES or trailer.object_size_bytes <= TAIL_GUESS_BYTES
+    if is_whole and len(tail) != trailer.object_size_bytes:
+        raise CorruptObject(f"{name}: {len(tail)} bytes where {trailer.object_size_bytes} were written")
     if trailer.footer_length + TRAILER_BYTES <= len(tail):
         footer = tail[-TRAILER_BYTES - trailer.footer_length : -TRAILER_BYTES]
     else:
