@@ -1,31 +1,52 @@
-"""Processes are killed at random moments under load; what was acknowledged is in the stream and in the table, once.
+"""Real processes are killed and paused at random moments under load; then the same audit that the simulator makes,
+through the doors that everybody uses.
 
-Idempotent librdkafka producers write numbered values to three brokers while brokers and the pipeline are killed with
-SIGKILL and started again. Then every broker must serve exactly the acknowledged values (a value whose outcome the
-producer never learnt may be there too, once), and the table must hold exactly what the stream holds.
+Three brokers and the pipeline, with leases, generations and grace so short that whoever was paused wakes up after
+others took over. Idempotent librdkafka producers write, one consumer reads everything as it comes, a consumer group
+commits what it was handed. In the end every broker must serve every acknowledged record at its offset, once, in order
+and to the byte, and the table the same; no consumer may have missed a record, no committed offset may have fallen, and
+nothing may be left in the bucket that neither log nor table names.
+
+CRASH_SEED chooses the faults, CRASH_SECONDS the length of the long run, CRASH_RUNS how many of them.
 """
 
+import os
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
 from kio.schema.errors import ErrorCode
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.table import Table
+from support.crowd import Crew, Follower, Member, Watch, Writer, wait_until
 from support.door import Client, run, span
-from support.processes import Cluster, Running
-from support.records import parse
+from support.processes import Cluster, Running, free_ports
+from support.records import Record, parse
+from support.storm import COMMITTED, Storm, Victim
 
 TOPIC = "events"
 PARTITIONS = 3
-LOAD_S = 8.0
-PIPELINE_KILLS = 2
-SEED = 20
-COMMITTED = "are in their tables"
+BROKERS = 3
+SEED = int(os.environ.get("CRASH_SEED", "20"))
+LONG_S = float(os.environ.get("CRASH_SECONDS", "120"))
+RUNS = int(os.environ.get("CRASH_RUNS", "1"))
+SETTLE_S = 90.0
+FAST = {
+    "LAKESTREAM_STREAM_GENERATION_CHECK_MS": "500",
+    "LAKESTREAM_STREAM_RECEIPT_IDLE_MS": "1000",
+    "LAKESTREAM_KAFKA_GROUPS_LEASE_TTL_MS": "1500",
+    "LAKESTREAM_KAFKA_GROUPS_INITIAL_REBALANCE_DELAY_MS": "100",
+    "LAKESTREAM_PIPELINE_GENERATION_INTERVAL_MS": "1000",
+    "LAKESTREAM_PIPELINE_COLLECT_INTERVAL_MS": "500",
+    "LAKESTREAM_PIPELINE_GRACE_MS": "500",
+    "LAKESTREAM_PIPELINE_INTERVAL_MS": "300",
+    "LAKESTREAM_PIPELINE_LEASE_MS": "1500",
+}
 FETCH = {
     "max_wait": span(100),
     "min_bytes": 1,
@@ -35,55 +56,13 @@ FETCH = {
     "session_epoch": -1,
     "forgotten_topics_data": (),
 }
-FAST = {
-    "LAKESTREAM_PIPELINE_GENERATION_INTERVAL_MS": "1000",
-    "LAKESTREAM_PIPELINE_COLLECT_INTERVAL_MS": "500",
-    "LAKESTREAM_PIPELINE_GRACE_MS": "500",
-    "LAKESTREAM_PIPELINE_INTERVAL_MS": "300",
-    "LAKESTREAM_PIPELINE_LEASE_MS": "1500",
-}
+Stream = dict[int, list[Record]]
 
 
-class Load(threading.Thread):
-    """One producer. `acked[partition]` are (offset, value) pairs; `unknown` are values without a verdict."""
-
-    def __init__(self, name: str, bootstrap: str, stop: threading.Event) -> None:
-        super().__init__(name=name)
-        self._stop_asked = stop
-        self.acked: dict[int, list[tuple[int, bytes]]] = {index: [] for index in range(PARTITIONS)}
-        self.unknown: set[bytes] = set()
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 5,
-                "message.timeout.ms": 60_000,
-                "reconnect.backoff.max.ms": 500,
-                "log_level": 0,
-            }
-        )
-
-    def run(self) -> None:
-        number = 0
-        while not self._stop_asked.is_set():
-            for _ in range(20):
-                value = f"{self.name}-{number}".encode()
-                self._producer.produce(TOPIC, value, partition=number % PARTITIONS, on_delivery=self._delivered)
-                number += 1
-            self._producer.poll(0.01)
-        assert self._producer.flush(70) == 0
-
-    def _delivered(self, error: Any, message: Any) -> None:
-        if error is None:
-            self.acked[message.partition()].append((message.offset(), message.value()))
-        else:
-            self.unknown.add(message.value())
-
-
-async def _read(port: int, partition: int) -> list[tuple[int, bytes]]:
+async def _read(port: int, partition: int) -> list[Record]:
     """The whole partition, from this very broker: a Kafka client would go to the one it is told to prefer."""
     client = await Client.connect(port)
-    found: list[tuple[int, bytes]] = []
+    found: list[Record] = []
     offset, end = 0, -1
     try:
         while offset != end:
@@ -94,111 +73,184 @@ async def _read(port: int, partition: int) -> list[tuple[int, bytes]]:
             end = part.high_watermark
             records = parse([part.records]) if part.records else []
             assert records or offset == end, f"nothing at {offset} of {end} in partition {partition} from {port}"
-            found += [(record.offset, record.value or b"") for record in records if record.offset >= offset]
+            found += [record for record in records if record.offset >= offset]
             offset = records[-1].offset + 1 if records else offset
         return found
     finally:
         await client.close()
 
 
-def _kill_brokers(cluster: Cluster, chance: random.Random, until: Callable[[], bool]) -> None:
-    while not until():
-        time.sleep(chance.uniform(0.2, 1.2))
-        victim = chance.randrange(len(cluster.brokers))
-        cluster.brokers[victim].kill()
-        time.sleep(chance.uniform(0, 0.5))
-        cluster.start_broker(victim)
-
-
-class Pipelines:
-    """A pipeline that is killed soon after it has committed something, and started again, a few times."""
-
-    def __init__(self, start: Callable[[], Running], chance: random.Random, kills: int) -> None:
-        self._start = start
-        self._chance = chance
-        self._left = kills
-        self._running = start()
-        self._due: float | None = None
-
-    def tend(self) -> bool:
-        """To be called often. True when it was killed as often as it should."""
-        if self._due is None and COMMITTED in self._running.output:
-            self._due = time.monotonic() + self._chance.uniform(0, 1.0)
-        if self._due is not None and time.monotonic() >= self._due:
-            self._running.kill()
-            self._left -= 1
-            self._due = None
-            if self._left:
-                self._running = self._start()
-        assert self._running.process.poll() in (None, -9), self._running.output
-        return not self._left
-
-
-def _check_stream(cluster: Cluster, loads: list[Load]) -> dict[int, list[tuple[int, bytes]]]:
-    """Every broker serves every acknowledged value at its offset, once, and nothing that was never sent."""
-    streams: dict[int, list[tuple[int, bytes]]] = {}
+def _read_all(cluster: Cluster) -> Stream:
+    streams: Stream = {}
     for partition in range(PARTITIONS):
-        acked = {offset: value for load in loads for offset, value in load.acked[partition]}
-        assert len(acked) == sum(len(load.acked[partition]) for load in loads), "two records share an offset"
-        unknown = set().union(*(load.unknown for load in loads))
         copies = [run(_read(port, partition)) for port in cluster.ports]
         assert all(copy == copies[0] for copy in copies), "brokers disagree"
-        stream = dict(copies[0])
-        assert len(stream) == len(copies[0])
-        assert {offset: stream.get(offset) for offset in acked} == acked
-        twice = [value for value, count in Counter(stream.values()).items() if count > 1]
-        assert twice == []
-        assert set(stream.values()) - set(acked.values()) <= unknown
-        assert sorted(stream) == list(range(len(stream))), "offsets are dense"
-        for load in loads:
-            mine = [value for value in stream.values() if value.startswith(f"{load.name}-".encode())]
-            assert mine == sorted(mine, key=lambda value: int(value.rsplit(b"-", 1)[1])), "order within a producer"
         streams[partition] = copies[0]
     return streams
 
 
-def _run_load(cluster: Cluster, until: Callable[[], bool]) -> list[Load]:
-    stop = threading.Event()
-    loads = [Load(f"p{number}", cluster.bootstrap, stop) for number in range(2)]
-    for load in loads:
-        load.start()
-    try:
-        _kill_brokers(cluster, random.Random(SEED), until)
-    finally:
-        stop.set()
-        for load in loads:
-            load.join()
-    assert sum(len(records) for load in loads for records in load.acked.values()) > 100
-    return loads
+def _check_acked(stream: Stream, writers: list[Writer]) -> None:
+    """Every acknowledged record at its offset, once and in its producer's order, and nothing that was never sent."""
+    unknown = set[bytes]().union(*(writer.unknown for writer in writers))
+    for partition, records in stream.items():
+        assert [record.offset for record in records] == list(range(len(records))), "offsets are dense"
+        served = [(record.key, record.value, record.headers) for record in records]
+        acked = {offset: tuple(sent) for writer in writers for offset, sent in writer.acked[partition].items()}
+        assert len(acked) == sum(len(writer.acked[partition]) for writer in writers), "two records share an offset"
+        assert [offset for offset, sent in acked.items() if served[offset : offset + 1] != [sent]] == []
+        values = Counter(record.value or b"" for record in records)
+        assert [value for value, count in values.items() if count > 1] == []
+        assert set(values) - {sent[1] for sent in acked.values()} <= unknown
+        for writer in writers:
+            assert writer.twice == []
+            mine = [int(headers[0][1] or b"") for _, value, headers in served if _by(value, writer)]
+            assert mine == sorted(mine), "order within a producer"
 
 
-def test_brokers_killed_under_load(cluster: Callable[..., Cluster], cli: Any) -> None:
-    made = cluster(3, environment=FAST)
-    assert cli("topic", "create", TOPIC, "-p", str(PARTITIONS), "-b", made.bootstrap).returncode == 0
-    deadline = time.monotonic() + LOAD_S
-    loads = _run_load(made, lambda: time.monotonic() > deadline)
-    _check_stream(made, loads)
+def _by(value: bytes | None, writer: Writer) -> bool:
+    return (value or b"").startswith(f"{writer.name}-".encode())
+
+
+def _table(cluster: Cluster) -> Table:
+    return RestCatalog("test", uri=cluster.catalog).load_table(f"default.{TOPIC}")
+
+
+def _check_table(table: Table, stream: Stream) -> None:
+    rows = table.scan().to_arrow()
+    found: Stream = {index: [] for index in range(PARTITIONS)}
+    times = rows["_timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_pylist()
+    names = ("_stream_partition", "_offset", "_key", "_value", "_headers")
+    for (partition, offset, key, value, headers), time_ms in zip(
+        zip(*(rows[name].to_pylist() for name in names), strict=True), times, strict=True
+    ):
+        pairs = tuple((header["key"], header["value"]) for header in headers)
+        found[partition].append(Record(offset, time_ms, key, value, pairs))
+    for partition, records in stream.items():
+        assert sorted(found[partition]) == records, f"the table's partition {partition} is not the stream's"
+
+
+def _in_table(cluster: Cluster, ends: list[int]) -> bool:
+    return _table(cluster).properties.get("lakestream.frontier") == ",".join(map(str, ends))
+
+
+def _check_bucket(cluster: Cluster) -> None:
+    """What is in the bucket when all is in the table: no WAL object of that time stays, no unnamed table file."""
+    bucket = cluster.data / "bucket"
+    dead = set((bucket / "wal").rglob("*.wal"))
+    wait_until(lambda: not any(path.exists() for path in dead), "dead WAL objects are gone", SETTLE_S)
+
+    def orphans() -> set[str]:
+        written = {path.name for path in bucket.glob("tables/*/data/**/*.parquet")}
+        return written - {Path(path).name for path in _table(cluster).inspect.all_files()["file_path"].to_pylist()}
+
+    wait_until(lambda: not orphans(), "table files that nothing names are gone", SETTLE_S)
+
+
+def _check_group(crew: Crew, stream: Stream) -> None:
+    assert crew.wrong == []
+    for partition, records in stream.items():
+        seen = crew.seen[partition]
+        skipped = [offset for offset in range(crew.committed[partition]) if offset not in seen]
+        assert skipped == [], f"the group committed {crew.committed[partition]} but was never handed these"
+        assert [offset for offset, value in seen.items() if records[offset].value != value] == []
+
+
+class World:
+    """The cluster, its pipelines and its clients."""
+
+    def __init__(self, cluster: Cluster, start: Callable[..., Running], seed: int, pipelines: int) -> None:
+        self.cluster = cluster
+        first = free_ports(BROKERS)
+        cluster.ports = list(range(first, first + BROKERS))
+        data = ("--data", str(cluster.data))
+
+        def broker(index: int) -> Running:
+            place = ("--id", str(index), "--port", str(cluster.ports[index]))
+            return start("broker", *place, *data, environment=FAST)
+
+        def pipeline() -> Running:
+            return start("pipeline", *data, "--master", "local[1]", environment=FAST)
+
+        # A pipeline that is alone harms nobody by a pause, and one that has not committed anything by its death.
+        share = 0.5 if pipelines > 1 else 0.0
+        spark = [
+            Victim(f"pipeline {index}", pipeline, 0.5, 5.0, share, lambda running: COMMITTED in running.output)
+            for index in range(pipelines)
+        ]
+        brokers = [Victim(f"broker {index}", lambda index=index: broker(index), 1.0, 6.0) for index in range(BROKERS)]
+        for victim in brokers:
+            victim.running.wait_for("listens on")
+        self.storm = Storm(brokers, spark, random.Random(seed))
+
+    def rage(self, seconds: float, *, pipeline_faults: int, records_per_s: int) -> str:
+        """The storm, the calm after it, and the audit. What happened, in one line."""
+        bootstrap, storm = self.cluster.bootstrap, self.storm
+        writers = [Writer(f"w{n}", bootstrap, TOPIC, PARTITIONS, records_per_s // 2) for n in range(2)]
+        follower, crew = Follower(bootstrap, TOPIC, PARTITIONS), Crew(bootstrap, TOPIC, PARTITIONS)
+        members = [Member(f"member {number}", crew) for number in range(2)]
+        watch = Watch(crew)
+        for client in (*writers, follower, *members, watch):
+            client.start()
+        started = time.monotonic()
+
+        def over() -> bool:
+            hits = storm.kills["pipeline"] + storm.pauses["pipeline"]
+            lasted_s = time.monotonic() - started
+            return lasted_s > seconds and (hits >= pipeline_faults or lasted_s > seconds + SETTLE_S)
+
+        try:
+            storm.rage(over)
+        finally:
+            storm.settle()
+        for writer in writers:
+            writer.finish()
+        for victim in storm.brokers:
+            victim.running.wait_for("listens on")
+        stream = _read_all(self.cluster)
+        _check_acked(stream, writers)
+        ends = [len(stream[partition]) for partition in range(PARTITIONS)]
+        wait_until(lambda: _in_table(self.cluster, ends), f"{ends} are in the table", SETTLE_S)
+        wait_until(lambda: [len(follower.seen[n]) for n in range(PARTITIONS)] == ends, "all is followed", SETTLE_S)
+        wait_until(lambda: [crew.committed[n] for n in range(PARTITIONS)] == ends, "all is committed", SETTLE_S)
+        for client in (follower, *members, watch):
+            client.finish()
+        assert follower.wrong == []
+        assert follower.seen == {index: [record.value for record in stream[index]] for index in stream}
+        _check_group(crew, stream)
+        assert _read_all(self.cluster) == stream, "the table serves what the WAL served"
+        _check_table(_table(self.cluster), stream)
+        _check_bucket(self.cluster)
+        acked, unknown = sum(writer.acked_count for writer in writers), sum(len(writer.unknown) for writer in writers)
+        return (
+            f"{time.monotonic() - started:.0f} s, kills {dict(storm.kills)}, pauses {dict(storm.pauses)}, "
+            f"{acked} records acknowledged, {unknown} without an answer, {crew.commits} group commits, "
+            f"{watch.looks} looks at them"
+        )
+
+
+@pytest.fixture
+def world(cluster: Callable[..., Cluster], start: Callable[..., Running], cli: Any) -> Callable[..., World]:
+    def make(seed: int, pipelines: int) -> World:
+        made = World(cluster(0, environment=FAST), start, seed, pipelines)
+        made.cluster.start_http()
+        created = cli("topic", "create", TOPIC, "-p", str(PARTITIONS), "-b", made.cluster.bootstrap)
+        assert created.returncode == 0, created.stderr
+        return made
+
+    return make
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
-def test_brokers_and_pipeline_killed_under_load(
-    cluster: Callable[..., Cluster], start: Callable[..., Running], cli: Any, java: str
-) -> None:
-    made = cluster(3, http=True, environment=FAST)
-    assert cli("topic", "create", TOPIC, "-p", str(PARTITIONS), "-b", made.bootstrap).returncode == 0
+@pytest.mark.timeout(400)
+def test_killed_and_paused_under_load(world: Callable[..., World], java: str) -> None:
+    print(f"CRASH_SEED={SEED}")
+    print(world(SEED, pipelines=1).rage(15, pipeline_faults=1, records_per_s=800))
 
-    def pipeline() -> Running:
-        return start("pipeline", "--data", str(made.data), "--master", "local[1]", environment=FAST)
 
-    pipelines = Pipelines(pipeline, random.Random(SEED), PIPELINE_KILLS)
-    loads = _run_load(made, pipelines.tend)
-    _check_stream(made, loads)
-    made.run_pipeline_once()
-    streams = _check_stream(made, loads)
-    rows = RestCatalog("test", uri=made.catalog).load_table(f"default.{TOPIC}").scan().to_arrow()
-    table: dict[int, list[tuple[int, bytes]]] = {index: [] for index in range(PARTITIONS)}
-    columns = (rows[name].to_pylist() for name in ("_stream_partition", "_offset", "_value"))
-    for partition, offset, value in zip(*columns, strict=True):
-        table[partition].append((offset, value))
-    assert {partition: sorted(records) for partition, records in table.items()} == streams
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(LONG_S + 400)
+@pytest.mark.parametrize("seed", range(SEED + 1, SEED + 1 + RUNS))
+def test_killed_and_paused_for_long_with_two_pipelines(world: Callable[..., World], java: str, seed: int) -> None:
+    print(f"CRASH_SEED={seed - 1}")
+    print(world(seed, pipelines=2).rage(LONG_S, pipeline_faults=4, records_per_s=1000))
