@@ -105,7 +105,8 @@ class Tails:
                 tail.head, tail.version = present.head, present.version
             if tail.known_end < tail.end_offset:
                 grown.append((partition, tail))
-        await asyncio.gather(*(self._load(partition, tail) for partition, tail in grown))
+        if grown:
+            await asyncio.gather(*(self._load(partition, tail) for partition, tail in grown))
 
     def committed(self, partition: StreamPartition, extents: Sequence[Extent]) -> None:
         """Takes in what this broker itself has just committed, if it joins on to what is known."""

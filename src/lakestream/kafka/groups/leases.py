@@ -98,7 +98,8 @@ class GroupLeases:
     async def renew_forever(self) -> None:
         while True:
             await asyncio.sleep(self._settings.lease_ttl_ms / 3000)
-            await asyncio.gather(*(self._renew(held) for held in self.held()))
+            if self._held:
+                await asyncio.gather(*(self._renew(held) for held in self.held()))
 
     async def _renew(self, held: Held) -> None:
         now_s = asyncio.get_running_loop().time()
