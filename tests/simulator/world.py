@@ -5,7 +5,7 @@ Everything random comes from one seeded generator, asked in a deterministic orde
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from contextvars import Context, ContextVar, copy_context
+from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NoReturn, TypeVar
@@ -33,8 +33,12 @@ class Process:
     skew_ms: int = 0
     alive: bool = True
     paused_until_s: float = 0.0
-    tasks: dict[int, "asyncio.Task[Any]"] = field(default_factory=dict)
+    tasks: dict["asyncio.Task[Any]", None] = field(default_factory=dict)
+    context: Context = field(default_factory=Context)
     on_crash: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self.context.run(_process.set, self)
 
     def now_ms(self) -> int:
         return round(self.world.loop.time() * 1000) + self.skew_ms
@@ -43,12 +47,10 @@ class Process:
         return Runtime(self, self.world.random)
 
     def start(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-        context = copy_context()
-        context.run(_process.set, self)
-        return self.world.loop.create_task(work, context=context)
+        return self.world.loop.create_task(work, context=self.context)
 
     def reap(self, task: "asyncio.Task[Any]") -> None:
-        self.tasks.pop(int(task.get_name()), None)
+        self.tasks.pop(task, None)
         if not self.alive and not task.cancelled():
             task.exception()
 
@@ -57,7 +59,7 @@ class Process:
         if self.alive:
             self.world.trace(f"{self.name} crashes")
             self.alive = False
-            for task in list(self.tasks.values()):
+            for task in list(self.tasks):
                 task.cancel()
             self.on_crash()
 
@@ -72,7 +74,6 @@ class World:
         self.lines: list[str] = []
         self.late: list[asyncio.TimerHandle] = []
         self.processes: list[Process] = []
-        self._tasks = 0
         loop.set_task_factory(self._new_task)
 
     def trace(self, line: str) -> None:
@@ -98,7 +99,7 @@ class World:
         """One call over the network: a request, its effect, a reply. Each may go wrong on its own. A process that
         sleeps begins nothing; one that falls asleep does so before the effect or after it."""
         process, random = _process.get(), self.random
-        if process is not None and process.paused_until_s > self.loop.time():
+        if process is not None and process.paused_until_s > self.loop.now_s:
             await self._sleep_on(process)
         fault = self._draw(name)
         if fault == "outage":
@@ -168,15 +169,35 @@ class World:
             elif fault == "clock jump":
                 process.skew_ms = self._draw_skew_ms()
                 self.trace(f"the clock of {process.name} jumps to {process.skew_ms} ms")
-        await asyncio.sleep(latency_s)
+        await self.sleep(latency_s)
         if process is not None:
-            await self._sleep_on(process)
+            if process.paused_until_s > self.loop.now_s:
+                await self._sleep_on(process)
+            elif not process.alive:
+                raise Crashed(process.name)
 
     async def _sleep_on(self, process: Process) -> None:
-        while process.alive and process.paused_until_s > self.loop.time():  # noqa: ASYNC110
-            await asyncio.sleep(min(1.0, process.paused_until_s - self.loop.time()))
+        while process.alive and process.paused_until_s > self.loop.now_s:
+            await self.sleep(min(1.0, process.paused_until_s - self.loop.now_s))
         if not process.alive:
             raise Crashed(process.name)
+
+    async def done(self, task: "asyncio.Task[Any]", *, within_s: float) -> bool:
+        """Whether the task ended in time. It is waited for, not awaited: its outcome is its own."""
+        waiter: asyncio.Future[None] = self.loop.create_future()
+        timer = self.loop.call_later(within_s, _wake, waiter, context=_NOBODY)
+        task.add_done_callback(lambda _: _wake(waiter), context=_NOBODY)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+        return task.done()
+
+    def sleep(self, delay_s: float) -> "asyncio.Future[None]":
+        """To be awaited. Cheaper than asyncio's, which takes its timer away when it is cancelled."""
+        future: asyncio.Future[None] = self.loop.create_future()
+        self.loop.call_later(delay_s, _wake, future, context=_NOBODY)
+        return future
 
     def _draw_skew_ms(self) -> int:
         skew_ms = self.faults.skew_most_ms
@@ -185,13 +206,11 @@ class World:
     def _new_task(
         self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any
     ) -> "asyncio.Task[Any]":
-        self._tasks += 1
-        number = self._tasks
-        task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, name=str(number), **options)
+        task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **options)
         context = options.get("context")
         process = context.get(_process) if context is not None else _process.get()
         if process is not None:
-            process.tasks[number] = task
+            process.tasks[task] = None
             task.add_done_callback(process.reap, context=_NOBODY)
         return task
 
