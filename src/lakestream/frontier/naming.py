@@ -6,7 +6,9 @@ from uuid import UUID
 
 DATA_FOLDER: Final = "data/"
 """Below a table's location."""
-_NAME: Final = re.compile(r"(\d{5,})-(\d{20})-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.parquet", re.ASCII)
+_NAME: Final = re.compile(
+    r"(\d{5,})-(\d{20})-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.[0-9a-f]{8})?\.parquet", re.ASCII
+)
 
 
 class FileStart(NamedTuple):
@@ -17,7 +19,8 @@ class FileStart(NamedTuple):
 
 
 def data_key(partition: int, start: int, file_id: UUID) -> str:
-    """Below a table's location. `file_id` is one attempt's: the last segment is never given twice."""
+    """Below a table's location. `file_id` is one attempt's: the last segment is never given twice. A finished file's
+    name carries its checksum, too: `table.seal.sealed_name`."""
     return f"{DATA_FOLDER}{partition:05d}-{start:020d}-{file_id}.parquet"
 
 

@@ -23,6 +23,7 @@ from lakestream.objects import Buffer, ObjectStore
 from lakestream.records import Arena, Columns, Run, decode, walk
 from lakestream.runtime import Runtime
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC, UNPARTITIONED
+from lakestream.table.seal import sealed_name
 from lakestream.table.writer import StreamFileWriter
 
 
@@ -103,7 +104,7 @@ class _OpenFile:
 
     def finish(self, location: str, file_id: UUID) -> _Finished:
         stats = self._writer.close()
-        key = data_key(self._partition, self._start, file_id)
+        key = sealed_name(data_key(self._partition, self._start, file_id), stats.footer_checksum)
         about = WrittenFile(
             path=f"{location}/{key}",
             spec_id=self._spec_id,

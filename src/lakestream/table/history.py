@@ -87,7 +87,7 @@ class HistoryReader:
                 break
             if file.timestamp_max_ms is not None and file.timestamp_max_ms < timestamp_ms:
                 continue
-            for group in await self._rows.groups(file.path):
+            for group in await self._rows.groups(file):
                 high = best[0] if best is not None else end_offset
                 if group.row_group.timestamp_max_ms >= timestamp_ms and _overlaps(group, partition, offset, high - 1):
                     places = await self._rows.places(group, deleted, times=True)
@@ -109,7 +109,7 @@ class HistoryReader:
         for file, bound_ms in self._index(files).newest_first(partition, end_offset):
             if best is not None and bound_ms < best[1]:
                 break
-            for group in await self._rows.groups(file.path):
+            for group in await self._rows.groups(file):
                 known_ms = best[1] if best is not None else -1
                 if group.row_group.timestamp_max_ms >= known_ms and _overlaps(group, partition, 0, end_offset - 1):
                     found = _newest(await self._rows.places(group, deleted, times=True), partition, end_offset)

@@ -15,7 +15,9 @@ import pyarrow.parquet as pq
 
 from lakestream.errors import CorruptObject, StorageError
 from lakestream.objects.store import ObjectStore
+from lakestream.records import crc32c
 from lakestream.table.files import UNBOUNDED, key_in
+from lakestream.table.seal import check_footer, chunk_checksums, chunk_range
 
 T = TypeVar("T")
 
@@ -25,6 +27,8 @@ MAX_GAP_BYTES: Final = 256 * 1024
 """Column chunks this close are read as one."""
 _FOOTER_END: Final = struct.Struct("<I4s")
 _UNITS_PER_MS: Final = {"s": 0.001, "ms": 1, "us": 1000, "ns": 1_000_000}
+_UNREADABLE: Final = (pa.ArrowException, OSError, ValueError, IndexError, OverflowError)
+"""How Arrow and its bindings tell that bytes are not what they should be."""
 _OPTIONAL_COLUMNS: Final = {
     "_key": "_key",
     "_value": "_value",
@@ -58,11 +62,22 @@ class Footer:
 
     metadata: pq.FileMetaData
     groups: tuple[RowGroup, ...]
+    checksums: tuple[int, ...] | None
     exact: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
 
     @property
     def size_bytes(self) -> int:
         return int(self.metadata.serialized_size) * 4 + 512 * len(self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """A column of a row group. `checksum` is CRC32C of its bytes, if the file has it."""
+
+    column: str
+    start: int
+    end: int
+    checksum: int | None
 
 
 class ParquetFiles:
@@ -85,17 +100,22 @@ class ParquetFiles:
             tail = await self._store.get_tail(key, needed_bytes)
             if needed_bytes > len(tail):
                 raise CorruptObject(f"{path} is cut short: its footer is larger than the file")
+        check_footer(path, memoryview(tail)[-needed_bytes:])
         return await asyncio.to_thread(_parse_footer, path, tail)
 
     async def read(
         self, group: RowGroup, footer: Footer, columns: Sequence[str], convert: Callable[[pa.Table], T]
     ) -> T:
         """What `convert`, which runs in a thread, makes of those of the columns that the file has, as it has them."""
-        spans = _spans(footer.metadata.row_group(group.index), columns)
+        chunks = _chunks(group, footer, columns)
+        spans = _spans([(chunk.start, chunk.end) for chunk in chunks])
         key = self.key(group.path)
-        chunks = await asyncio.gather(*(self._store.get_range(key, start, end - start) for start, end in spans))
-        source = _Spans([(start, chunk) for (start, _), chunk in zip(spans, chunks, strict=True)])
-        return await asyncio.to_thread(_parse_group, group, footer.metadata, source, list(columns), convert)
+        try:
+            data = await asyncio.gather(*(self._store.get_range(key, start, end - start) for start, end in spans))
+        except CorruptObject as error:
+            raise CorruptObject(f"{_named(group)} cannot be read: {error}") from error
+        source = _Spans([(start, piece) for (start, _), piece in zip(spans, data, strict=True)])
+        return await asyncio.to_thread(_parse_group, group, footer, source, chunks, list(columns), convert)
 
     async def read_all(self, path: str, columns: Sequence[str], convert: Callable[[pa.Table], T]) -> T:
         """The same for a small file as a whole."""
@@ -134,6 +154,12 @@ class _Spans(io.RawIOBase):
                 return piece
         return b""
 
+    def between(self, start: int, end: int) -> memoryview:
+        """Bytes that were read as one."""
+        self._position = start
+        piece: memoryview = self.read(end - start)
+        return piece
+
     @property
     def _end(self) -> int:
         return max((start + len(data) for start, data in self._spans), default=0)
@@ -151,6 +177,7 @@ def _footer_bytes(path: str, tail: bytes) -> int:
 def _parse_footer(path: str, tail: bytes) -> Footer:
     try:
         metadata = pq.read_metadata(pa.BufferReader(tail))
+        checksums = chunk_checksums(path, metadata)
         unit = _timestamp_unit(metadata)
         groups = []
         first_row = 0
@@ -158,9 +185,9 @@ def _parse_footer(path: str, tail: bytes) -> Footer:
             group = _row_group(path, metadata.row_group(index), index, first_row, unit)
             first_row += group.row_count
             groups.append(group)
-    except (pa.ArrowException, OSError) as error:
+    except _UNREADABLE as error:
         raise CorruptObject(f"the footer of {path} cannot be read: {error}") from error
-    return Footer(metadata, tuple(groups))
+    return Footer(metadata, tuple(groups), checksums)
 
 
 def _timestamp_unit(metadata: pq.FileMetaData) -> str | None:
@@ -204,15 +231,33 @@ def _is_empty(chunk: Any) -> bool:
     return statistics is not None and statistics.has_null_count and statistics.null_count == chunk.num_values
 
 
-def _spans(group: Any, columns: Sequence[str]) -> list[tuple[int, int]]:
-    """The byte ranges of the columns' chunks, near ones joined."""
-    ranges = []
-    for chunk in map(group.column, range(group.num_columns)):
-        if chunk.path_in_schema.split(".")[0] in columns:
-            start = chunk.data_page_offset
-            if chunk.has_dictionary_page and chunk.dictionary_page_offset:
-                start = min(start, chunk.dictionary_page_offset)
-            ranges.append((start, start + chunk.total_compressed_size))
+def _chunks(group: RowGroup, footer: Footer, columns: Sequence[str]) -> list[_Chunk]:
+    """The chunks of the columns in a row group."""
+    found = []
+    try:
+        described = footer.metadata.row_group(group.index)
+        for position, chunk in enumerate(map(described.column, range(described.num_columns))):
+            if chunk.path_in_schema.split(".")[0] in columns:
+                start, end = chunk_range(chunk)
+                at = group.index * described.num_columns + position
+                checksum = None if footer.checksums is None else footer.checksums[at]
+                found.append(_Chunk(chunk.path_in_schema, start, end, checksum))
+    except _UNREADABLE as error:
+        raise CorruptObject(f"{_named(group)} cannot be found in its file: {error}") from error
+    if any(not 0 <= chunk.start <= chunk.end for chunk in found):
+        raise CorruptObject(f"{_named(group)} cannot be found in its file: the footer's positions make no sense")
+    return found
+
+
+def _named(group: RowGroup) -> str:
+    return (
+        f"row group {group.index} of {group.path} (partitions {group.partition_min} to {group.partition_max}, "
+        f"offsets {group.offset_min} to {group.offset_max})"
+    )
+
+
+def _spans(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The byte ranges, near ones joined."""
     spans: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
         if spans and start - spans[-1][1] <= MAX_GAP_BYTES:
@@ -223,17 +268,34 @@ def _spans(group: Any, columns: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _parse_group(
-    group: RowGroup, metadata: pq.FileMetaData, source: _Spans, columns: list[str], convert: Callable[[pa.Table], T]
+    group: RowGroup,
+    footer: Footer,
+    source: _Spans,
+    chunks: Sequence[_Chunk],
+    columns: list[str],
+    convert: Callable[[pa.Table], T],
 ) -> T:
+    for chunk in chunks:
+        if chunk.checksum is not None and crc32c(source.between(chunk.start, chunk.end)) != chunk.checksum:
+            raise CorruptObject(f"{_named(group)} is damaged: the checksum of its column {chunk.column} does not hold")
     try:
-        file = pq.ParquetFile(pa.PythonFile(source, mode="r"), metadata=metadata, pre_buffer=False)
-        return convert(file.read_row_group(group.index, columns=columns, use_threads=False))
-    except (pa.ArrowException, OSError) as error:
-        raise CorruptObject(f"row group {group.index} of {group.path} cannot be read: {error}") from error
+        file = pq.ParquetFile(
+            pa.PythonFile(source, mode="r"),
+            metadata=footer.metadata,
+            pre_buffer=False,
+            page_checksum_verification=footer.checksums is None,
+        )
+        table = file.read_row_group(group.index, columns=columns, use_threads=False)
+        if table.num_rows != group.row_count:
+            raise CorruptObject(f"{_named(group)} has {table.num_rows} rows, its footer says {group.row_count}")
+        return convert(table)
+    except _UNREADABLE as error:
+        raise CorruptObject(f"{_named(group)} cannot be read: {error}") from error
 
 
 def _parse_file(path: str, data: bytes, columns: list[str], convert: Callable[[pa.Table], T]) -> T:
     try:
-        return convert(pq.read_table(pa.BufferReader(data), columns=columns, use_threads=False))
-    except (pa.ArrowException, OSError) as error:
+        file = pa.BufferReader(data)
+        return convert(pq.read_table(file, columns=columns, use_threads=False, page_checksum_verification=True))
+    except _UNREADABLE as error:
         raise CorruptObject(f"{path} cannot be read: {error}") from error

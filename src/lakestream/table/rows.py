@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakestream.errors import CorruptObject
+from lakestream.model import DataFile
 from lakestream.records import Columns, Encoder
 from lakestream.table.arrow import canonical, from_arrow, places_from_arrow
 from lakestream.table.cache import SharedCache
@@ -125,8 +126,20 @@ class RowReader:
         self.cache = cache
         self._footers = SharedCache(_FOOTER_CACHE_BYTES)
 
-    async def groups(self, path: str) -> list[Group]:
-        footer = await self._footers.get(path, lambda: self.files.footer(path), lambda loaded: loaded.size_bytes)
+    async def groups(self, file: DataFile) -> list[Group]:
+        """`CorruptObject` also if the file does not hold as many rows as the table says."""
+        path = file.path
+        try:
+            footer = await self._footers.get(path, lambda: self.files.footer(path), lambda loaded: loaded.size_bytes)
+            if footer.metadata.num_rows != file.record_count:
+                raise CorruptObject(
+                    f"{path} holds {footer.metadata.num_rows} rows where {file.record_count} were added"
+                )
+        except CorruptObject as error:
+            raise CorruptObject(
+                f"{error}; partitions {file.partition_min} to {file.partition_max}, offsets {file.offset_min} to "
+                f"{file.offset_max} cannot be served"
+            ) from error
         return [Group(row_group, footer) for row_group in footer.groups]
 
     async def records(self, group: Group, deleted: Deleted, partition: int) -> Encoder:

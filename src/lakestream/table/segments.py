@@ -99,7 +99,7 @@ class SegmentReader:
 
     async def _groups(self, index: FileIndex, partition: int, low: int, high: int) -> Sequence[list[Group]]:
         files = index.overlapping(partition, low, high)
-        return await _some_at_once([self._rows.groups(file.path) for file in files])
+        return await _some_at_once([self._rows.groups(file) for file in files])
 
     async def _refine(self, cluster: list[Group], deleted: Deleted) -> bool:
         """Learns the true bounds of the groups in doubt; whether there were any."""

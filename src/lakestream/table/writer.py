@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 
 from lakestream.records import Columns
 from lakestream.table.arrow import ARROW_SCHEMA, to_arrow
+from lakestream.table.seal import reserve, seal
 
 _DELTA: Final = "DELTA_BINARY_PACKED"
 _OPTIONS: Final = {
@@ -25,6 +26,8 @@ _OPTIONS: Final = {
         "_headers_raw",
     ],
     "store_schema": False,
+    # For other engines; our own reader has checksums that cover more.
+    "write_page_checksum": True,
 }
 
 
@@ -39,12 +42,15 @@ class WrittenStats:
     offset_max: int
     timestamp_max_ms: int | None
     size_bytes: int
+    footer_checksum: int
+    """Belongs in the file's name: `sealed_name`."""
 
 
 class StreamFileWriter:
     """Writes records in (partition, offset) order, each `write` a row group: an arena's fill is the right size.
 
-    Blocking; for workers. The sink stays open and is the caller's to store: a `BytesIO`, a temporary file.
+    Blocking; for workers. The sink, which is read from too, stays open and is the caller's to store: a `BytesIO`, a
+    temporary file.
     """
 
     def __init__(self, sink: BinaryIO) -> None:
@@ -53,6 +59,7 @@ class StreamFileWriter:
         self._parquet = pq.ParquetWriter(sink, ARROW_SCHEMA, **_OPTIONS)
         self._first_partition = -1
         self._last = (-1, -1)
+        self._row_groups = 0
         self._record_count = 0
         self._offset_min = np.iinfo(np.int64).max
         self._offset_max = -1
@@ -80,6 +87,7 @@ class StreamFileWriter:
         if self._first_partition < 0:
             self._first_partition = int(columns.partition[0])
         self._last = (int(columns.partition[-1]), int(columns.offset[-1]))
+        self._row_groups += 1
         self._record_count += len(columns)
         self._offset_min = min(self._offset_min, int(columns.offset.min()))
         self._offset_max = max(self._offset_max, int(columns.offset.max()))
@@ -89,7 +97,9 @@ class StreamFileWriter:
         """Finishes the file. A file without records is a mistake: `ValueError`."""
         if not self._record_count:
             raise ValueError("a file needs records")
+        reserve(self._parquet, self._row_groups, ARROW_SCHEMA)
         self._parquet.close()
+        checksum = seal(self._sink, self._start)
         return WrittenStats(
             record_count=self._record_count,
             partition_min=self._first_partition,
@@ -98,6 +108,7 @@ class StreamFileWriter:
             offset_max=self._offset_max,
             timestamp_max_ms=self._timestamp_max_ms if self._timestamp_max_ms >= 0 else None,
             size_bytes=self.size_bytes,
+            footer_checksum=checksum,
         )
 
     def _check_order(self, columns: Columns) -> None:
