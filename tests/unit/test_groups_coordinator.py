@@ -228,6 +228,7 @@ def test_members_see_a_generation_only_after_it_is_stored() -> None:
 def test_a_store_that_is_away_delays_the_generation_but_loses_nobody() -> None:
     async def test(world: World) -> None:
         async with world.broker(1) as first:
+            assert await first.describe("g") is None
             world.store.fail_before = 1
             joined = await first.join("g", joining())
             assert (joined.error, joined.generation) == (ErrorCode.none, 1)

@@ -2,15 +2,19 @@
 
 import asyncio
 from collections.abc import Sequence
+from uuid import UUID
 
 import pytest
 from support.streams import seeded
 
+from lakestream.catalog.binding import DEFAULT_NAMESPACE
 from lakestream.catalog.simulated import SimulatedTables
-from lakestream.errors import Unavailable
-from lakestream.metadata.groups import GroupRows, GroupState, lease_address
+from lakestream.errors import NotCoordinator, Unavailable
+from lakestream.metadata.groups import CommittedOffset, GroupRows, GroupState, committed_offsets, lease_address
 from lakestream.metadata.memory import MemoryStore
+from lakestream.metadata.pointers import Pointers, TableName
 from lakestream.metadata.store import Outcome, Transaction
+from lakestream.model import StreamPartition
 
 
 class Delaying(MemoryStore):
@@ -67,6 +71,71 @@ def test_a_save_that_landed_without_a_reply_does_not_block_the_next() -> None:
     asyncio.run(main())
 
 
+def _at(offset: int) -> dict[StreamPartition, CommittedOffset]:
+    return {StreamPartition(UUID(int=1), 0): CommittedOffset(offset, 0, "", 0)}
+
+
+async def _stored(store: MemoryStore) -> int:
+    [found] = (await committed_offsets(store, "g")).values()
+    return found.offset
+
+
+def test_a_late_commit_of_offsets_does_not_undo_a_newer_one() -> None:
+    async def main() -> None:
+        store = Delaying()
+        lease = await store.acquire_lease(lease_address("g"), "holder", ttl_ms=60_000)
+        rows = GroupRows(store, "g", lease.token)
+        await rows.load()
+        store.delayed = 1
+        with pytest.raises(Unavailable):
+            await rows.commit(_at(3))
+        await rows.commit(_at(5))
+        await store.arrive()
+        assert await _stored(store) == 5
+
+    asyncio.run(main())
+
+
+def test_a_commit_that_landed_without_a_reply_does_not_block_the_next() -> None:
+    async def main() -> None:
+        store = Delaying()
+        lease = await store.acquire_lease(lease_address("g"), "holder", ttl_ms=60_000)
+        rows = GroupRows(store, "g", lease.token)
+        await rows.load()
+        store.delayed = 1
+        with pytest.raises(Unavailable):
+            await rows.commit(_at(3))
+        await store.arrive()
+        assert await _stored(store) == 3
+        await rows.commit(_at(5))
+        assert await _stored(store) == 5
+
+    asyncio.run(main())
+
+
+def test_a_broker_that_takes_its_group_anew_fences_what_it_had_under_way() -> None:
+    """Its lease may still be the same: it had only stopped to believe in it."""
+
+    async def main() -> None:
+        store = Delaying()
+        lease = await store.acquire_lease(lease_address("g"), "holder", ttl_ms=60_000)
+        before, after = (GroupRows(store, "g", lease.token) for _ in range(2))
+        await before.load()
+        store.delayed = 1
+        with pytest.raises(Unavailable):
+            await before.commit(_at(3))
+        await after.load()
+        await after.save(GroupState(1, "consumer"))
+        await after.commit(_at(5))
+        for write in (before.commit(_at(4)), before.save(GroupState(1, "consumer"))):
+            with pytest.raises(NotCoordinator):
+                await write
+        await store.arrive()
+        assert await _stored(store) == 5
+
+    asyncio.run(main())
+
+
 def test_a_table_cut_off_between_pointer_and_name_is_finished() -> None:
     async def main() -> None:
         store = Delaying()
@@ -90,5 +159,31 @@ def test_a_table_cut_off_between_pointer_and_name_is_finished() -> None:
         assert await tables.pointer(topic_id) is not None
         assert (await tables.create(topic_id, "orders", 2)).table == "default.orders"
         assert (await tables.load(topic_id)).frontier == (0, 0)
+
+    asyncio.run(main())
+
+
+def test_a_name_given_to_a_table_after_its_topic_was_deleted_is_freed() -> None:
+    async def main() -> None:
+        store = Delaying()
+        tables, pointers = SimulatedTables(store), Pointers(store)
+        old, new = (seeded(number).new_id() for number in range(2))
+        bind = pointers.bind(old, TableName(DEFAULT_NAMESPACE, "orders"), make_namespace=True)
+        real = store.transact
+
+        async def cut_off(transactions: Sequence[Transaction]) -> list[Outcome]:
+            if any(transaction.shard == "tables" for transaction in transactions):
+                raise Unavailable("lost")
+            return await real(transactions)
+
+        store.transact = cut_off  # type: ignore[method-assign]
+        with pytest.raises(Unavailable):
+            await tables.create(old, "orders", 2)
+        store.transact = real  # type: ignore[method-assign]
+        await tables.detach(old)
+        await bind
+        assert await tables.owner("orders") == old
+        await tables.detach(old)
+        assert (await tables.create(new, "orders", 2)).table == "default.orders"
 
     asyncio.run(main())

@@ -39,13 +39,13 @@ async def location(pointers: Pointers, topic_id: UUID) -> str | None:
 
 async def owner(pointers: Pointers, name: str) -> UUID | None:
     """See `TableCatalog.owner`. A table that is neither bound nor being detached is an engine's own, even if a stream
-    once wrote it."""
+    once wrote it. A name without a table is what is left if a topic was deleted while its table was being named."""
     try:
         table_id = await pointers.resolve(TableName(DEFAULT_NAMESPACE, name))
     except UnknownTable:
         return None
     row = await pointers.get(table_id)
-    ours = (row is not None and row.pointer.bound) or await pointers.is_leaving(table_id)
+    ours = row is None or row.pointer.bound or await pointers.is_leaving(table_id)
     return table_id if ours else None
 
 
@@ -55,6 +55,7 @@ async def detach(pointers: Pointers, topic_id: UUID) -> str | None:
     while True:
         row = await pointers.get(topic_id)
         if row is None:
+            await pointers.drop(topic_id)
             return None
         if not row.pointer.bound:
             break

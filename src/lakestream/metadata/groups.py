@@ -3,7 +3,9 @@
 The group's lease is a key of the same shard, and every write checks the lease's token:
 a coordinator that was replaced changes nothing. Offset commits of a group's
 members check the state's version too, so one that belongs to an earlier generation is
-refused by the store itself, however late it arrives.
+refused by the store itself, however late it arrives. Every write also checks the group's
+claim, a row that each commit rewrites: a commit whose reply was lost cannot land after a later
+one, nor anything of an earlier claim, even if the broker has come back to the group under the same lease.
 """
 
 from collections.abc import Mapping
@@ -14,11 +16,12 @@ import msgspec
 
 from lakestream.errors import NotCoordinator
 from lakestream.metadata import codec
-from lakestream.metadata.store import ABSENT, Address, Applied, Lease, Outcome, Refused, Store, Transaction
+from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Lease, Outcome, Refused, Store, Transaction
 from lakestream.model import StreamPartition
 
 _LEASE: Final = "lease"
 _STATE: Final = "state"
+_CLAIM: Final = "claim"
 _OFFSETS: Final = ("o/", "o0")
 """Range of all offset keys ("0" is the character after "/")."""
 
@@ -61,49 +64,69 @@ def _partition_of(key: str) -> StreamPartition:
 
 
 class GroupRows:
-    """The rows of one group, for the holder of its lease. Raises `NotCoordinator` once the lease is another's."""
+    """The rows of one group, for the holder of its lease. Raises `NotCoordinator` once the lease is another's, or this
+    broker's own anew."""
 
     def __init__(self, store: Store, group: str, token: int) -> None:
         self._store = store
         self._group = group
         self._token = token
-        self._state_version = ABSENT
+        self._claim = 0
+        self._versions = {_LEASE: token, _STATE: ABSENT, _CLAIM: ABSENT}
 
     async def load(self) -> GroupState:
-        """To be called first, after the lease was taken: writes of former holders have landed or never will."""
-        [entry] = await self._store.get([Address(_shard(self._group), _STATE)])
-        if entry is None:
-            return GroupState()
-        self._state_version = entry.version
-        return codec.decode(entry.value, GroupState, Address(_shard(self._group), _STATE))
+        """To be called first, after the lease was taken. Claims the group: earlier writes have landed or never will."""
+        while True:
+            state, claim = await self._store.get([self._address(_STATE), self._address(_CLAIM)])
+            self._versions |= {_STATE: _version(state), _CLAIM: _version(claim)}
+            self._claim = 1 if claim is None else codec.decode(claim.value, int, self._address(_CLAIM)) + 1
+            outcome = await self._transact({_CLAIM: codec.encode(self._claim, self._address(_CLAIM))})
+            if isinstance(outcome, Applied):
+                self._versions[_CLAIM] = outcome.version
+                return GroupState() if state is None else codec.decode(state.value, GroupState, self._address(_STATE))
 
     async def save(self, state: GroupState) -> None:
         """Persists a generation before any member sees it. A save whose reply was lost may still be on its way: the
         state's version, checked here, keeps it from landing after a later one."""
-        rows = {_STATE: codec.encode(state, Address(_shard(self._group), _STATE))}
-        while True:
-            outcome = await self._write(rows)
-            if isinstance(outcome, Applied):
-                self._state_version = outcome.version
-                return
-            # Only the lease's holder writes the state: an earlier save of our own has landed after all.
-            entry = outcome.current[_STATE]
-            self._state_version = entry.version if entry is not None else ABSENT
+        rows = {_STATE: codec.encode(state, self._address(_STATE))}
+        while not isinstance(outcome := await self._write(rows), Applied):
+            # Within a claim nobody else writes: an earlier write of our own has landed after all.
+            self._learn(outcome)
+        self._versions[_STATE] = outcome.version
 
     async def commit(self, offsets: Mapping[StreamPartition, CommittedOffset]) -> None:
         """All or none. Raises `StaleGeneration` if the state was saved anew meanwhile."""
-        shard = _shard(self._group)
         keyed = ((_offset_key(partition), offset) for partition, offset in offsets.items())
-        rows = {key: codec.encode(offset, Address(shard, key)) for key, offset in keyed}
-        if not isinstance(await self._write(rows), Applied):
-            raise StaleGeneration(self._group)
+        rows = {key: codec.encode(offset, self._address(key)) for key, offset in keyed}
+        rows[_CLAIM] = codec.encode(self._claim, self._address(_CLAIM))
+        while not isinstance(outcome := await self._write(rows), Applied):
+            if _STATE in outcome.current:
+                raise StaleGeneration(self._group)
+            self._learn(outcome)
+        self._versions[_CLAIM] = outcome.version
 
     async def _write(self, rows: Mapping[str, bytes]) -> Outcome:
-        checks = {_LEASE: self._token, _STATE: self._state_version}
-        [outcome] = await self._store.transact([Transaction(_shard(self._group), checks, rows)])
+        outcome = await self._transact(rows)
+        present = outcome.current.get(_CLAIM) if isinstance(outcome, Refused) else None
+        if present is not None and codec.decode(present.value, int, self._address(_CLAIM)) != self._claim:
+            raise NotCoordinator(f"group {self._group} was claimed anew")
+        return outcome
+
+    async def _transact(self, rows: Mapping[str, bytes]) -> Outcome:
+        [outcome] = await self._store.transact([Transaction(_shard(self._group), dict(self._versions), rows)])
         if isinstance(outcome, Refused) and _LEASE in outcome.current:
             raise NotCoordinator(f"the lease of group {self._group} was taken by another broker")
         return outcome
+
+    def _learn(self, refused: Refused) -> None:
+        self._versions |= {key: _version(entry) for key, entry in refused.current.items()}
+
+    def _address(self, key: str) -> Address:
+        return Address(_shard(self._group), key)
+
+
+def _version(entry: Entry | None) -> int:
+    return ABSENT if entry is None else entry.version
 
 
 async def committed_offsets(store: Store, group: str) -> dict[StreamPartition, CommittedOffset]:
