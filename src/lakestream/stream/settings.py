@@ -21,6 +21,8 @@ class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     view_check_ms: int = 500
     generation_check_ms: int = 5_000
     receipt_idle_ms: int = 5_000
+    broker_ttl_ms: int = 10_000
+    """How long clients are still sent to a broker that gives no sign of life."""
 
 
 class Pace(msgspec.Struct, frozen=True):

@@ -54,7 +54,7 @@ class Streams:
         self.store = store
         self.runtime = runtime
         self.topics = Topics(store, runtime)
-        self.brokers = Brokers(store)
+        self.brokers = Brokers(store, ttl_ms=settings.broker_ttl_ms)
         # Every byte in work may be there twice: as it was received, and in the object on its way to the store.
         self.budget = MemoryBudget(settings.memory_budget_bytes // 2)
         self.max_batch_bytes = settings.max_batch_bytes
