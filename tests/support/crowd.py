@@ -10,7 +10,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 PATIENCE_S = 150
 """How long a record may take to be acknowledged, at most: longer than any outage of a test."""
-CLIENT = {"socket.timeout.ms": 8_000, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500, "log_level": 0}
+CLIENT = {
+    "socket.timeout.ms": 2_000,
+    "topic.metadata.refresh.interval.ms": 1_000,
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 500,
+    "log_level": 0,
+}
 
 
 class Sent(NamedTuple):
@@ -62,7 +68,7 @@ class Writer(Client):
         self.unknown: set[bytes] = set()
         self.twice: list[tuple[int, int]] = []
         settings = {"enable.idempotence": True, "linger.ms": 5, "message.timeout.ms": PATIENCE_S * 1000}
-        self._producer = Producer(CLIENT | settings | {"bootstrap.servers": bootstrap, "request.timeout.ms": 6_000})
+        self._producer = Producer(CLIENT | settings | {"bootstrap.servers": bootstrap, "request.timeout.ms": 1_500})
 
     @property
     def acked_count(self) -> int:
