@@ -3,7 +3,7 @@
 With a calm world they pass the contract suites of the real backends.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from lakestream.errors import Conflict, CorruptObject, ObjectMissing, Unavailable
 from lakestream.metadata.memory import MemoryStore
@@ -66,15 +66,18 @@ class SimulatedStore:
 
 
 class SimulatedObjects:
-    """A bucket. Names once deleted are remembered, so that an auditor can tell what was lost from what never was."""
+    """A bucket. With `stale_s` its listings may be that old, lacking what is new and showing what is gone, and what was
+    deleted may be served that much longer. `on_delete` is told each name before it goes."""
 
-    def __init__(self, world: World, *, stale_list_s: float = 0.0, partial_deletes: bool = False) -> None:
+    def __init__(self, world: World, *, stale_s: float = 0.0, partial_deletes: bool = False) -> None:
         self._world = world
-        self._stale_list_s = stale_list_s
+        self._stale_s = stale_s
         self._partial_deletes = partial_deletes
         self.objects: dict[str, bytes] = {}
-        self.written_at_s: dict[str, float] = {}
-        self.deleted: dict[str, None] = {}
+        self.on_delete: Callable[[str], None] = lambda key: None
+        self._written_at_s: dict[str, float] = {}
+        self._graves: dict[str, tuple[float, bytes]] = {}
+        """What was deleted: when, and what it was."""
 
     @property
     def url(self) -> str:
@@ -87,14 +90,14 @@ class SimulatedObjects:
             if key in self.objects and not overwrite:
                 raise Conflict(f"{key} exists")
             self.objects[key] = data
-            self.written_at_s[key] = self._world.loop.time()
+            self._written_at_s[key] = self._world.loop.time()
 
         await self._world.operation(f"put {key}", apply, place="bucket")
 
     async def get(self, key: str) -> bytes:
         return await self._world.operation(f"get {key}", lambda: self._data(key), place="bucket")
 
-    async def get_range(self, key: str, start: int, length: int) -> bytes:
+    async def get_range(self, key: str, start: int, length: int, *, once: bool = False) -> bytes:
         def apply() -> bytes:
             data = self._data(key)[start : start + length]
             if len(data) < length:
@@ -110,13 +113,14 @@ class SimulatedObjects:
 
     async def list(self, prefix: str, *, after: str | None = None) -> AsyncIterator[ObjectInfo]:
         folder = prefix if prefix.endswith("/") or not prefix else prefix + "/"
-        stale_at_s = self._world.loop.time() - self._world.random.random() * self._stale_list_s
+        as_of_s = self._as_of_s()
 
         def apply() -> "list[ObjectInfo]":
+            found = {key: data for key, (gone_s, data) in self._graves.items() if gone_s > as_of_s} | self.objects
             return [
-                ObjectInfo(key, len(self.objects[key]), round(self.written_at_s[key] * 1000))
-                for key in sorted(self.objects)
-                if key.startswith(folder) and (after is None or key > after) and self.written_at_s[key] <= stale_at_s
+                ObjectInfo(key, len(found[key]), round(self._written_at_s[key] * 1000))
+                for key in sorted(found)
+                if key.startswith(folder) and (after is None or key > after) and self._written_at_s[key] <= as_of_s
             ]
 
         for info in await self._world.operation(f"list {prefix}", apply, place="bucket"):
@@ -128,8 +132,9 @@ class SimulatedObjects:
             if self._partial_deletes and self._world.chance(0.2):
                 count = self._world.random.randrange(len(keys) + 1)
             for key in keys[:count]:
-                if self.objects.pop(key, None) is not None:
-                    self.deleted[key] = None
+                if key in self.objects:
+                    self.on_delete(key)
+                    self._graves[key] = (self._world.loop.time(), self.objects.pop(key))
                     self._world.trace(f"object {key} is deleted")
             return count == len(keys)
 
@@ -137,10 +142,16 @@ class SimulatedObjects:
             raise Unavailable("throttled after some of the deletes")
 
     def _data(self, key: str) -> bytes:
-        try:
-            return self.objects[key]
-        except KeyError:
-            raise ObjectMissing(f"{key} is not there") from None
+        data = self.objects.get(key)
+        if data is None:
+            gone_s, data = self._graves.get(key, (0.0, b""))
+            if gone_s <= self._as_of_s():
+                raise ObjectMissing(f"{key} is not there")
+        return data
+
+    def _as_of_s(self) -> float:
+        now_s = self._world.loop.time()
+        return now_s - self._world.random.random() * self._stale_s if self._stale_s else now_s
 
 
 def _kind(shard: str) -> str:

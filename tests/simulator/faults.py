@@ -42,11 +42,12 @@ OPERATIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """Operations whose name begins like this meet this fault with this chance."""
+    """Operations whose name begins like this meet this fault with this chance, until so many have."""
 
     operation: str
     kind: str
     chance: float
+    hits_most: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def draw_faults(random: Random) -> Faults:
         ),
         aims=tuple(_draw_aim(random) for _ in range(random.choice((0, 1, 1, 2, 3)))),
         split=random.choice((0.0, 0.0, 0.1)),
-        pause_most_s=random.choice((0.5, 3.0, 10.0, 60.0)),
+        pause_most_s=random.choice((0.5, 3.0, 10.0, 30.0)),
         late_most_s=random.choice((0.5, 5.0)),
         silence_most_s=random.choice((0.0, 0.3, 3.0)),
         slow_most_s=random.choice((0.25, 2.0)),
@@ -101,5 +102,6 @@ def draw_faults(random: Random) -> Faults:
 
 def _draw_aim(random: Random) -> Aim:
     kind = random.choice(("lost reply", "lost reply", "late request", "pause", "pause", "slow", "crash"))
-    chance = random.choice((0.02, 0.1)) if kind == "crash" else random.choice((0.05, 0.2, 0.5))
-    return Aim(random.choice(OPERATIONS), kind, chance)
+    return Aim(
+        random.choice(OPERATIONS), kind, chance=random.choice((0.05, 0.2, 0.5)), hits_most=random.choice((1, 3, 8))
+    )

@@ -1,7 +1,7 @@
-"""Members of a consumer group: they join, share the partitions, read on from what was committed, and commit."""
+"""Members of a consumer group: they join, share the partitions, read on from what was committed, commit, and leave."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from kio.schema.errors import ErrorCode
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from simulator.actors import BrokerActor
     from simulator.history import History
 
-GROUP = "readers"
-_SESSION_MS = 6_000
+GROUP: Final = "readers"
+_STRAYS: Final = 0.2
+"""How often a member asks some broker and not the one it was told: what clients know of coordinators is often old."""
 
 
 class MemberActor:
@@ -30,7 +31,7 @@ class MemberActor:
     async def live(self) -> None:
         random = self._history.world.random
         while True:
-            await asyncio.sleep(random.uniform(0.05, 1.0))
+            await asyncio.sleep(random.uniform(0.02, 0.3))
             try:
                 await self._belong()
             except (RetryableError, NotCoordinator, UnknownStream):
@@ -63,8 +64,8 @@ class MemberActor:
         positions = {
             partition: committed[partition].offset if partition in committed else 0 for partition in partitions
         }
-        for _ in range(random.randint(1, 6)):
-            await asyncio.sleep(random.uniform(0.05, 1.5))
+        for _ in range(random.randint(1, 5)):
+            await asyncio.sleep(random.uniform(0.02, 0.4))
             error = await coordinator.coordinate(
                 lambda group: group.heartbeat(GROUP, self._member_id, None, generation)
             )
@@ -72,17 +73,25 @@ class MemberActor:
                 return
             offsets: dict[StreamPartition, CommittedOffset] = {}
             for partition in partitions:
-                known = len(history.auditor.values.get(partition, {}))
-                positions[partition] = min(known, positions[partition] + random.randint(0, 3)) or positions[partition]
+                positions[partition] += random.randint(0, 2)
                 offsets[partition] = CommittedOffset(positions[partition], 0, "", 0)
-            error = await coordinator.coordinate(
-                lambda group, offsets=offsets: group.commit(GROUP, self._member_id, None, generation, offsets)
-            )
+            try:
+                error = await coordinator.coordinate(
+                    lambda group, offsets=offsets: group.commit(GROUP, self._member_id, None, generation, offsets)
+                )
+            except RetryableError:
+                # As clients do that commit in the background: the next commit says it all again.
+                continue
             if error is not ErrorCode.none:
                 return
+        if random.random() < 0.3:
+            await coordinator.coordinate(lambda group: group.leave(GROUP, [(self._member_id, None)]))
+            self._member_id = ""
 
     async def _find(self) -> "BrokerActor":
         history = self._history
+        if history.world.chance(_STRAYS):
+            return history.broker()
         found = await history.broker().coordinate(lambda group: group.find(GROUP))
         return history.broker_numbered(found.broker_id)
 
@@ -92,8 +101,8 @@ class MemberActor:
             instance_id=None,
             client_id=self._name,
             client_host="simulated",
-            session_timeout_ms=_SESSION_MS,
-            rebalance_timeout_ms=2_000,
+            session_timeout_ms=self._history.scene.session_ms,
+            rebalance_timeout_ms=500,
             protocol_type="consumer",
             protocols=[Protocol("range", b"")],
             id_required=True,

@@ -1,7 +1,7 @@
 """One history: a seed chooses the cast and the faults, the actors live, the faults stop, everything is audited."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -10,35 +10,27 @@ from uuid import UUID
 from lakestream.catalog.port import View
 from lakestream.errors import RetryableError
 from lakestream.frontier.naming import DATA_FOLDER, parse_file_name
-from lakestream.frontier.settings import PipelineSettings
-from lakestream.kafka.settings import GroupSettings
 from lakestream.metadata.counters import current_generation
 from lakestream.metadata.log import read_head
 from lakestream.metadata.topics import Topic
 from lakestream.model import StreamPartition
-from lakestream.stream import Streams, StreamSettings
+from lakestream.stream import Streams
 from lakestream.wal import WAL_PREFIX, parse_key
-from simulator.actors import (
-    BrokerActor,
-    ConsumerActor,
-    EngineActor,
-    OwnerActor,
-    PipelineActor,
-    ProducerActor,
-    fetch,
-)
+from simulator.actors import BrokerActor, PipelineActor
 from simulator.auditor import Auditor, Violation
 from simulator.backends import SimulatedObjects, SimulatedStore
-from simulator.batches import Row, end_of, rows
-from simulator.faults import draw_faults
+from simulator.batches import Row
+from simulator.clients import ConsumerActor, ProducerActor, fetch, rows_of
 from simulator.groups import MemberActor
 from simulator.loop import SimulatedLoop
-from simulator.tables import decode_rows
+from simulator.outsiders import EngineActor, OwnerActor
+from simulator.scene import draw_scene
+from simulator.watcher import Watcher
 from simulator.world import World
 
 _SETTLE_S = 600.0
+_FAULTS_MOST_S = 40.0
 _NOWHERE = StreamPartition(UUID(int=7), 0)
-_SEQUENCE_LAST = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,38 +69,16 @@ class History:
 
     def __post_init__(self) -> None:
         random = Random(self.seed)
-        self.world = World(self.loop, random, draw_faults(random))
+        self.scene = draw_scene(random)
+        self.world = World(self.loop, random, self.scene.faults)
         self.store = SimulatedStore(self.world)
         self.objects = SimulatedObjects(
-            self.world, stale_list_s=random.choice((0.0, 5.0)), partial_deletes=random.random() < 0.3
+            self.world, stale_s=self.scene.stale_s, partial_deletes=self.scene.partial_deletes
         )
-        self.auditor = Auditor(self.world, self.store, self.objects, self.tables)
-        self.first_sequence = random.choice((0, 0, _SEQUENCE_LAST - 1))
-        self.delete_rows = random.choice((0.0, 0.3))
-        self.stream_settings = StreamSettings(
-            flush_interval_ms=random.choice((1, 20)),
-            flushes_in_flight=random.choice((1, 3)),
-            view_check_ms=random.choice((0, 500, 5_000)),
-            generation_check_ms=random.choice((100, 2_000)),
-            upload_deadline_ms=random.choice((500, 20_000)),
-            tail_cache_bytes=random.choice((0, 10_000)),
-            receipt_idle_ms=random.choice((50, 2_000)),
-        )
-        self.pipeline_settings = PipelineSettings(
-            generation_interval_ms=random.choice((100, 1_000)),
-            grace_ms=random.choice((0, 1_000)),
-            backoff_ms=50,
-            max_backoff_ms=400,
-            lease_ms=500,
-            max_tick_bytes=random.choice((200, 1 << 20)),
-            own_file_bytes=random.choice((1, 1 << 20)),
-        )
-        self.group_settings = GroupSettings(
-            initial_rebalance_delay_ms=random.choice((0, 200)), lease_ttl_ms=random.choice((300, 3_000))
-        )
-        self._brokers = [BrokerActor(self, number) for number in range(1, random.choice((1, 2, 3)) + 1)]
-        self._pipelines = [PipelineActor(self, number) for number in range(random.choice((1, 2)))]
-        self._owner = OwnerActor(self, random.choice((0, 0, 0, 1, 2)))
+        self.auditor = Auditor(self.world)
+        self.watcher = Watcher(self.world, self.store, self.objects, self.tables, self.auditor)
+        self._brokers = [BrokerActor(self, number + 1) for number in range(self.scene.brokers)]
+        self._owner = OwnerActor(self, self.scene.recreations)
         self._background: list[asyncio.Task[Any]] = []
 
     def partitions(self) -> list[StreamPartition]:
@@ -122,22 +92,28 @@ class History:
         return self.world.random.choice(self._brokers)
 
     async def play(self) -> None:
-        random = self.world.random
-        for actor in (*self._brokers, *self._pipelines):
-            self._spawn(actor.live())
+        scene, random = self.scene, self.world.random
+        self.loop.call_later(_FAULTS_MOST_S, self.world.calm)
+        for server in (*self._brokers, *(PipelineActor(self, number) for number in range(scene.pipelines))):
+            self._spawn(server.live())
         await self._owner.create()
-        producers = [
-            ProducerActor(self, number, idempotent=random.random() < 0.7, batches=random.randint(2, 8))
-            for number in range(random.randint(1, 3))
+        visitors: list[ConsumerActor | MemberActor | EngineActor] = [
+            *(ConsumerActor(self, number) for number in range(scene.consumers)),
+            *(MemberActor(self, number) for number in range(scene.members)),
+            *([EngineActor(self)] if scene.engine else []),
         ]
-        actors = [ConsumerActor(self, number) for number in range(random.randint(0, 2))]
-        members = [MemberActor(self, number) for number in range(random.choice((0, 0, 1, 3)))]
-        for actor in (*actors, *members):
-            self._spawn(actor.live())
-        if random.random() < 0.6:
-            self._spawn(EngineActor(self).live())
-        await self._all(*(producer.live() for producer in producers), self._owner.live())
-        await self._calm_down()
+        visiting = [self._spawn(visitor.live()) for visitor in visitors]
+        producers = [
+            ProducerActor(
+                self,
+                number,
+                idempotent=random.random() < scene.idempotent,
+                batches=random.randint(2, scene.batches_most),
+            )
+            for number in range(scene.producers)
+        ]
+        await self.all(*(each.live() for each in (*producers, self._owner)), asyncio.sleep(scene.lasts_s))
+        await self._calm_down(visiting)
         await self._audit()
 
     def end(self) -> None:
@@ -145,10 +121,13 @@ class History:
             task.cancel()
         self.loop.run_until_complete(_settled())
 
-    async def _calm_down(self) -> None:
-        """No more faults. What is still on its way arrives, sleepers wake, the crashed come back."""
+    async def _calm_down(self, visiting: Sequence["asyncio.Task[Any]"]) -> None:
+        """No more faults and no more visitors. What is still on its way arrives, sleepers wake, the crashed return."""
         self.world.trace("the faults stop")
         self.world.calm()
+        for task in visiting:
+            self._background.remove(task)
+            task.cancel()
         last = max((handle.when() for handle in self.world.late), default=0.0)
         await self._unless_violated(asyncio.sleep(max(0.0, last - self.loop.time()) + 2.0))
         deadline = self.loop.time() + _SETTLE_S
@@ -169,12 +148,8 @@ class History:
                 found, end = await self._unless_violated(self._read_all(broker, partition))
                 self.auditor.audit_stream(partition, found, end, f"broker {broker.number}")
         assert self.topic is not None
-        view = self._view()
-        prefix = self.objects.url + "/"
-        table_rows: list[Row] = []
-        for file in view.files:
-            table_rows += decode_rows(self.objects.objects[file.path.removeprefix(prefix)])
-        self.auditor.audit_table(self.topic.topic_id, table_rows, view)
+        view = self.watcher.view(self.topic.topic_id)
+        self.auditor.audit_table(self.topic.topic_id, self.watcher.table_rows(view), view)
         await self._audit_bucket()
 
     async def _audit_bucket(self) -> None:
@@ -182,7 +157,7 @@ class History:
         deadline = self.loop.time() + _SETTLE_S
         while True:
             generation = await self._unless_violated(current_generation(self.store))
-            live = self.auditor.live_objects()
+            live = self.watcher.live_objects()
             stale = [
                 key
                 for key in self.objects.objects
@@ -197,16 +172,12 @@ class History:
 
     def _orphans(self) -> list[str]:
         """Files of the table that no worker can commit any more."""
-        view, prefix = self._view(), self.objects.url + "/"
+        assert self.topic is not None
+        view, prefix = self.watcher.view(self.topic.topic_id), self.objects.url + "/"
         live = {file.path for file in view.files}
         found = [key for key in self.objects.objects if f"{prefix}{key}".startswith(f"{view.location}/{DATA_FOLDER}")]
         starts = {key: parse_file_name(key.rsplit("/", 1)[-1]) for key in found if prefix + key not in live}
         return [key for key, at in starts.items() if at is not None and at.start < view.frontier[at.partition]]
-
-    def _view(self) -> View:
-        assert self.topic is not None
-        location = self.auditor.pointer(self.topic.topic_id)
-        return self.tables[location]
 
     async def _read_all(self, broker: BrokerActor, partition: StreamPartition) -> tuple[list[Row], int]:
         found: list[Row] = []
@@ -225,20 +196,20 @@ class History:
                 continue
             if fetched.error is not None:
                 self.auditor.fail(f"I3: broker {broker.number} at {partition.index}/{position}: {fetched.error}")
-            data = b"".join(fetched.parts)
-            found += [row for row in rows(data, partition.index) if row.offset >= position]
+            more, end = rows_of(fetched, position)
+            found += more
             if position == fetched.high_watermark:
                 return found, position
-            if end_of(data) <= position:
-                self.auditor.fail(f"a fetch at {partition.index}/{position} below the end did not advance")
-            position = end_of(data)
+            if end <= position:
+                self.auditor.fail(f"I4: a fetch at {partition.index}/{position} below the end did not advance")
+            position = end
 
     async def _unless_violated(self, work: Coroutine[Any, Any, Any]) -> Any:
         """A violation that an actor met in the background ends the history."""
-        [result] = await self._all(work)
+        [result] = await self.all(work)
         return result
 
-    async def _all(self, *works: Coroutine[Any, Any, Any]) -> list[Any]:
+    async def all(self, *works: Coroutine[Any, Any, Any]) -> list[Any]:
         tasks = [self.loop.create_task(work) for work in works]
         waiting = set(tasks)
         while waiting:
@@ -252,8 +223,10 @@ class History:
                 raise self.auditor.violation
         return [task.result() for task in tasks]
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self._background.append(self.loop.create_task(work))
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = self.loop.create_task(work)
+        self._background.append(task)
+        return task
 
 
 async def _settled() -> None:

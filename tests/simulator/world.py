@@ -70,6 +70,8 @@ class World:
         self.random = random
         self.faults = faults
         self._odds = faults.odds()
+        self._aims = list(faults.aims)
+        self._hits = dict.fromkeys(faults.aims, 0)
         self._away_until_s: dict[str, float] = {}
         self.lines: list[str] = []
         self.late: list[asyncio.TimerHandle] = []
@@ -88,6 +90,7 @@ class World:
         """From now on nothing goes wrong; what was already on its way still arrives."""
         self.faults = Faults(latency_most_s=self.faults.latency_most_s)
         self._odds = ()
+        self._aims.clear()
         self._away_until_s.clear()
         for process in self.processes:
             process.paused_until_s = 0.0
@@ -130,8 +133,11 @@ class World:
 
     def _draw(self, name: str) -> str:
         """At most one thing goes wrong with an operation."""
-        for aim in self.faults.aims:
+        for aim in self._aims:
             if name.startswith(aim.operation) and self.random.random() < aim.chance:
+                self._hits[aim] += 1
+                if self._hits[aim] >= aim.hits_most:
+                    self._aims.remove(aim)
                 return aim.kind
         drawn = self.random.random()
         for bound, kind in self._odds:

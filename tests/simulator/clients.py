@@ -1,0 +1,124 @@
+"""Producers and consumers."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lakestream.errors import OffsetOutOfRange, RetryableError, SequenceGap, UnknownStream
+from lakestream.metadata.commit import SEQUENCE_SPAN
+from lakestream.model import StreamPartition
+from lakestream.stream import Fetched, FetchPartition, Streams
+from simulator.batches import Row, batch, end_of, rows
+
+if TYPE_CHECKING:
+    from simulator.history import History
+
+
+class ProducerActor:
+    """Sends its values in order, each batch to any broker until it is acknowledged or given up; now and then to both
+    partitions at once."""
+
+    def __init__(self, history: "History", number: int, *, idempotent: bool, batches: int) -> None:
+        self._history = history
+        self._number = number
+        self._idempotent = idempotent
+        self._batches = batches
+        self._identity: dict[StreamPartition, list[int]] = {}
+
+    async def live(self) -> None:
+        history, random = self._history, self._history.world.random
+        for number in range(self._batches):
+            await asyncio.sleep(random.uniform(0.0, 0.3))
+            chosen = history.partitions()
+            if random.random() < 0.6:
+                chosen = [random.choice(chosen)]
+            await asyncio.gather(*(self._send(partition, number, random.choice((1, 1, 2, 3))) for partition in chosen))
+
+    async def _send(self, partition: StreamPartition, number: int, count: int) -> None:
+        history = self._history
+        values = [f"p{self._number}.{partition.index}.{number}.{index}".encode() for index in range(count)]
+        producer = await self._producer(partition) if self._idempotent else [-1, -1, -1]
+        data = batch(values, producer=(producer[0], producer[1], producer[2]))
+        for copies in range(1, history.scene.sends_most + 1):
+            if partition not in history.partitions():
+                return
+            history.auditor.sending(partition, values, 1 if self._idempotent else copies, ordered=self._idempotent)
+            try:
+                base = await history.broker().call(lambda streams: _append(streams, partition, data))
+            except RetryableError:
+                continue
+            except SequenceGap:
+                history.auditor.fail(f"I8: producer {self._number} sent in order and was told of a gap")
+            except UnknownStream:
+                return
+            history.auditor.acknowledged(partition, base, values)
+            if self._idempotent:
+                producer[2] = (producer[2] + len(values)) % SEQUENCE_SPAN
+            return
+        # Whether the batch is in the log, or will be, is not known. As a real client would, the producer goes on in a
+        # new epoch, which fences what is left of the old one.
+        if self._idempotent:
+            producer[1:] = [producer[1] + 1, 0]
+
+    async def _producer(self, partition: StreamPartition) -> list[int]:
+        while partition not in self._identity:
+            try:
+                producer_id, epoch = await self._history.broker().call(lambda streams: streams.new_producer())
+            except RetryableError:
+                continue
+            self._identity[partition] = [producer_id, epoch, self._history.scene.first_sequence]
+        return self._identity[partition]
+
+
+class ConsumerActor:
+    """Reads every partition from the start, each fetch from any broker."""
+
+    def __init__(self, history: "History", number: int) -> None:
+        self._history = history
+        self._name = f"consumer{number}"
+        self._positions: dict[StreamPartition, int] = {}
+
+    async def live(self) -> None:
+        history, random = self._history, self._history.world.random
+        while True:
+            partition = random.choice(history.partitions())
+            await self._poll(partition, wait_ms=random.choice((0, 200)))
+            await asyncio.sleep(random.uniform(0.0, 0.4))
+
+    async def _poll(self, partition: StreamPartition, wait_ms: int) -> None:
+        history = self._history
+        position = self._positions.get(partition, 0)
+        try:
+            fetched = await history.broker().call(lambda streams: fetch(streams, partition, position, wait_ms))
+        except RetryableError:
+            return
+        if partition.topic_id in history.auditor.gone:
+            return
+        if fetched.error is None:
+            found, end = rows_of(fetched, position)
+            history.auditor.read(partition, position, found, end, self._name)
+            self._positions[partition] = end
+            if fetched.parts and end <= position:
+                history.auditor.fail(f"I4: {self._name}: a fetch at {position} below the end did not advance")
+        elif isinstance(fetched.error, OffsetOutOfRange):
+            history.auditor.fail(f"I3: {self._name} is told out of range: {fetched.error}")
+        elif not isinstance(fetched.error, RetryableError | UnknownStream):
+            history.auditor.fail(f"I4: {self._name} at {partition.index}/{position}: {fetched.error}")
+
+
+async def fetch(streams: Streams, partition: StreamPartition, position: int, wait_ms: int) -> Fetched:
+    [fetched] = await streams.fetch(
+        [FetchPartition(partition, position, 1000)], min_bytes=1, max_bytes=1000, max_wait_ms=wait_ms
+    )
+    return fetched
+
+
+def rows_of(fetched: Fetched, position: int) -> tuple[Sequence[Row], int]:
+    """The rows from a position on, and where to go on."""
+    data = b"".join(fetched.parts)
+    found = [row for row in rows(data, fetched.partition.index) if row.offset >= position]
+    return found, max(position, end_of(data))
+
+
+async def _append(streams: Streams, partition: StreamPartition, data: bytes) -> int:
+    return (await streams.append(partition, data)).base_offset

@@ -1,0 +1,96 @@
+"""What a seed chooses before a history begins: cast, settings and faults."""
+
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from lakestream.frontier.settings import PipelineSettings
+from lakestream.kafka.settings import GroupSettings
+from lakestream.stream import StreamSettings
+from simulator.faults import Faults, draw_faults
+
+_SEQUENCE_LAST: Final = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    faults: Faults
+    brokers: int
+    pipelines: int
+    producers: int
+    batches_most: int
+    idempotent: float
+    """The share of producers that are."""
+    first_sequence: int
+    sends_most: int
+    """How often a producer sends a batch before it gives up."""
+    patience_s: float
+    """How long a client waits for a broker's answer."""
+    consumers: int
+    members: int
+    session_ms: int
+    lasts_s: float
+    """The faults go on at least this long, whether producers have something to send or not."""
+    engine: bool
+    delete_rows: float
+    roll_back: float
+    recreations: int
+    stale_s: float
+    """How old a listing may be, and how long a deleted object may still be served."""
+    partial_deletes: bool
+    broker_ttl_ms: int
+    stream: StreamSettings
+    pipeline: PipelineSettings
+    group: GroupSettings
+
+
+def draw_scene(random: Random) -> Scene:
+    """Histories of consumer groups are longer and have less of everything else, so that all cost about the same."""
+    faults = draw_faults(random)
+    grouped = random.random() < 0.3
+    return Scene(
+        faults=faults,
+        brokers=random.choice((2, 3)) if grouped else random.choice((1, 2, 3)),
+        pipelines=1 if grouped else random.choice((1, 1, 2)),
+        producers=1 if grouped else random.choice((1, 2, 3)),
+        batches_most=4 if grouped else 7,
+        idempotent=random.choice((0.0, 0.7, 1.0)),
+        first_sequence=random.choice((0, 0, _SEQUENCE_LAST - 1)),
+        sends_most=random.choice((2, 12)),
+        patience_s=random.choice((1.0, 20.0)),
+        consumers=0 if grouped else random.choice((0, 1, 1, 2)),
+        members=random.choice((2, 3)) if grouped else 0,
+        session_ms=random.choice((400, 2_000)),
+        lasts_s=random.choice((3.0, 8.0)) if grouped else random.choice((0.0, 0.0, 3.0)),
+        engine=not grouped and random.random() < 0.5,
+        delete_rows=random.choice((0.0, 0.3)),
+        roll_back=random.choice((0.0, 0.0, 0.3)),
+        recreations=0 if grouped else random.choice((0, 0, 0, 1, 2)),
+        stale_s=random.choice((0.0, 5.0)),
+        partial_deletes=random.random() < 0.3,
+        broker_ttl_ms=random.choice((500, 10_000)),
+        stream=StreamSettings(
+            flush_interval_ms=random.choice((1, 20)),
+            flushes_in_flight=random.choice((1, 3)),
+            view_check_ms=random.choice((0, 500, 5_000)),
+            generation_check_ms=random.choice((100, 2_000)),
+            upload_deadline_ms=random.choice((500, 20_000)),
+            tail_cache_bytes=random.choice((0, 10_000)),
+            receipt_idle_ms=random.choice((50, 2_000)),
+        ),
+        pipeline=PipelineSettings(
+            generation_interval_ms=random.choice((50, 100, 1_000)),
+            grace_ms=random.choice((0, 0, 1_000)),
+            backoff_ms=50,
+            max_backoff_ms=400,
+            lease_ms=500,
+            max_tick_bytes=random.choice((200, 1 << 20)),
+            own_file_bytes=random.choice((1, 1 << 20)),
+        ),
+        group=GroupSettings(
+            initial_rebalance_delay_ms=random.choice((0, 200)),
+            min_session_timeout_ms=1,
+            lease_ttl_ms=random.choice((200, 1_000)),
+            idle_release_ms=500,
+        ),
+    )

@@ -1,0 +1,237 @@
+"""Follows every write to the metadata store and every delete in the bucket, at the moment it happens.
+
+From those alone it knows, at any time, what the log, the tables and the groups say, without asking the code under test.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+from uuid import UUID
+
+from lakestream.catalog.port import View
+from lakestream.metadata import codec
+from lakestream.metadata.groups import CommittedOffset, GroupState
+from lakestream.metadata.head import EXTENTS, HEAD, Extent, Head, partition_of, shard_of
+from lakestream.metadata.pointers import Pointer
+from lakestream.metadata.store import Address, Applied, Outcome, Transaction
+from lakestream.model import StreamPartition
+from lakestream.wal import WAL_PREFIX, parse_key
+from simulator.auditor import Auditor
+from simulator.backends import SimulatedObjects, SimulatedStore
+from simulator.batches import Row, rows
+from simulator.tables import decode_rows
+from simulator.world import World, current_process, run_now
+
+
+class _Saved(NamedTuple):
+    """A group's generation, and the lease under which it was saved."""
+
+    generation: int
+    lease: int
+
+
+class Watcher:
+    def __init__(
+        self,
+        world: World,
+        store: SimulatedStore,
+        objects: SimulatedObjects,
+        tables: Mapping[str, View],
+        auditor: Auditor,
+    ) -> None:
+        self._world = world
+        self._core = store.core
+        self._objects = objects
+        self._tables = tables
+        self._auditor = auditor
+        self._heads: dict[str, Head] = {}
+        self._extents: dict[str, list[Extent]] = {}
+        self._views: dict[str, View] = {}
+        self._rows: dict[str, list[Row]] = {}
+        """Path of a table's file → what is in it. Files never change."""
+        self._offsets: dict[Address, int] = {}
+        self._generations: dict[str, _Saved] = {}
+        self._watch_store()
+        self._watch_releases()
+        objects.on_delete = self._deleting
+        auditor.stored = self.check_acked
+
+    def view(self, topic: UUID) -> View:
+        """The topic's table as it stands."""
+        return self._views[f"table/{topic.hex}"]
+
+    def live_objects(self) -> set[str]:
+        return {extent.object_key for extents in self._extents.values() for extent in extents}
+
+    def check_acked(self, partition: StreamPartition, base: int, values: Sequence[bytes]) -> None:
+        """I4: what was just acknowledged is in the table or in an object that the log names, byte for byte."""
+        shard = shard_of(partition)
+        if shard not in self._heads:
+            return
+        view = self._views.get(f"table/{partition.topic_id.hex}")
+        frontier = view.frontier[partition.index] if view is not None else 0
+        for offset, value in enumerate(values, base):
+            if offset in self._auditor.deleted.get(partition, {}):
+                continue
+            found = [row.value for row in self._held(shard, partition, offset, frontier) if row.offset == offset]
+            if found != [value]:
+                self._auditor.fail(f"I3/I4: {value!r} is acknowledged at {partition.index}/{offset}: stored is {found}")
+
+    def table_rows(self, view: View) -> list[Row]:
+        return [row for file in view.files for row in self._file(file.path)]
+
+    def _held(self, shard: str, partition: StreamPartition, offset: int, frontier: int) -> list[Row]:
+        if offset < frontier:
+            view = self.view(partition.topic_id)
+            return [row for row in self.table_rows(view) if row.partition == partition.index]
+        for extent in self._extents[shard]:
+            if extent.base_offset <= offset < extent.end_offset:
+                data = self._objects.objects[extent.object_key][extent.position : extent.position + extent.length]
+                return rows(data, partition.index, extent.base_offset)
+        return []
+
+    def _file(self, path: str) -> list[Row]:
+        found = self._rows.get(path)
+        if found is None:
+            data = self._objects.objects.get(path.removeprefix(self._objects.url + "/"))
+            if data is None:
+                self._auditor.fail(f"I4: a table names {path}, which is not in the bucket")
+            found = self._rows[path] = decode_rows(data)
+        return found
+
+    def _watch_store(self) -> None:
+        apply: Callable[[Transaction], Outcome] = self._core._apply
+
+        def watched(transaction: Transaction) -> Outcome:
+            outcome = apply(transaction)
+            if isinstance(outcome, Applied):
+                self._changed(transaction)
+            return outcome
+
+        self._core._apply = watched  # type: ignore[method-assign]
+
+    def _watch_releases(self) -> None:
+        """I8: only the holder of a lease gives it up."""
+        release = self._core.release_lease
+
+        async def watched(address: Address, token: int) -> None:
+            held = self._lease(address)
+            await release(address, token)
+            if held is not None and self._lease(address) is None and not self._is_held_by_caller(held[0]):
+                self._auditor.fail(f"I8: {self._who()} gave up the lease of {address.shard} that {held[0]} held")
+
+        self._core.release_lease = watched  # type: ignore[method-assign]
+
+    def _changed(self, transaction: Transaction) -> None:
+        shard = transaction.shard
+        if shard.startswith("log/"):
+            self._head_changed(shard)
+        elif shard.startswith("group/"):
+            self._group_changed(transaction)
+        elif shard.startswith("table/") and "pointer" in transaction.puts:
+            self._table_changed(transaction)
+
+    def _table_changed(self, transaction: Transaction) -> None:
+        """I5 and I6, for every snapshot of every table. Detached tables count: their rows stay their owner's."""
+        shard = transaction.shard
+        pointer = codec.decode(transaction.puts["pointer"], Pointer, Address(shard, "pointer"))
+        view = self._tables[pointer.metadata_location]
+        before = self._views.get(shard)
+        old = () if before is None else before.frontier
+        if len(view.frontier) < len(old) or any(now < then for now, then in zip(view.frontier, old, strict=False)):
+            self._auditor.fail(f"I6: a table's frontier fell from {old} to {view.frontier}")
+        if before is None or before.files != view.files or old != view.frontier:
+            self._auditor.audit_table(view.topic_id, self.table_rows(view), view)
+            self._world.trace(f"table {shard[6:10]} now has {view.frontier}")
+        self._views[shard] = view
+
+    def _group_changed(self, transaction: Transaction) -> None:
+        """I8: only the lease's holder writes. I9: nobody in the simulation ever seeks back, so no committed offset may
+        fall; and a generation is given once, so it may be saved again only under the same lease."""
+        shard = transaction.shard
+        lease = self._lease(Address(shard, "lease"))
+        if lease is None or not self._is_held_by_caller(lease[0]):
+            holder = "nobody" if lease is None else lease[0]
+            self._auditor.fail(f"I8: {self._who()} writes rows of {shard}, whose lease is held by {holder}")
+        for key, value in transaction.puts.items():
+            address = Address(shard, key)
+            if key.startswith("o/"):
+                offset = codec.decode(value, CommittedOffset, address).offset
+                if offset < self._offsets.get(address, 0):
+                    self._auditor.fail(f"I9: {key} of {shard} fell from {self._offsets[address]} to {offset}")
+                self._offsets[address] = offset
+            elif key == "state":
+                saved = _Saved(codec.decode(value, GroupState, address).generation, lease[1])
+                before = self._generations.get(shard, _Saved(0, 0))
+                if saved.generation < before.generation or (saved.generation == before.generation and saved != before):
+                    self._auditor.fail(f"I9: generation {saved} of {shard} was saved after {before}")
+                self._generations[shard] = saved
+
+    def _head_changed(self, shard: str) -> None:
+        entries = run_now(self._core.range(shard, *EXTENTS))
+        [entry] = run_now(self._core.get([Address(shard, HEAD)]))
+        if entry is None:
+            self._heads.pop(shard, None)
+            self._extents.pop(shard, None)
+            return
+        head = codec.decode(entry.value, Head, Address(shard, HEAD))
+        before = self._heads.get(shard, Head())
+        for name in ("next_offset", "log_start", "frontier", "fence"):
+            if getattr(head, name) < getattr(before, name):
+                self._auditor.fail(
+                    f"I6: {name} of {shard[-8:]} fell from {getattr(before, name)} to {getattr(head, name)}"
+                )
+        extents = [codec.decode(each.value, Extent, Address(shard, each.key)) for each in entries]
+        self._check_tail(shard, head, extents)
+        for extent in extents:
+            if extent.object_key not in self._objects.objects:
+                self._auditor.fail(f"I4: the log names {extent.object_key}, which is not in the bucket")
+            if extent.base_offset >= before.next_offset and parse_key(extent.object_key).generation < before.fence:
+                self._auditor.fail(f"I8: {extent.object_key} is below the fence {before.fence} and was committed")
+        self._heads[shard], self._extents[shard] = head, extents
+
+    def _check_tail(self, shard: str, head: Head, extents: list[Extent]) -> None:
+        """I4: what is not in an extent is in the table. I2: extents are dense up to the end."""
+        partition = partition_of(shard)
+        view = self._views.get(f"table/{partition.topic_id.hex}")
+        frontier = view.frontier[partition.index] if view is not None else 0
+        covered = extents[0].base_offset if extents else head.next_offset
+        if covered > frontier:
+            self._auditor.fail(
+                f"I4: offsets {frontier} to {covered} of {shard[-8:]} are neither in the table nor in the WAL"
+            )
+        for one, following in pairwise(extents):
+            if one.end_offset != following.base_offset:
+                self._auditor.fail(f"I2: a hole or an overlap between extents of {shard[-8:]} at {one.end_offset}")
+        if extents and extents[-1].end_offset != head.next_offset:
+            self._auditor.fail(
+                f"I2: the extents of {shard[-8:]} end at {extents[-1].end_offset}, the head at {head.next_offset}"
+            )
+
+    def _deleting(self, key: str) -> None:
+        """I7: nothing is deleted that the log or any table names."""
+        if key.startswith(WAL_PREFIX):
+            if key in self.live_objects():
+                self._auditor.fail(f"I7: {self._who()} deletes {key} while the log names it")
+            return
+        path = f"{self._objects.url}/{key}"
+        for view in self._views.values():
+            if any(file.path == path for file in view.files):
+                self._auditor.fail(f"I7: {self._who()} deletes {key} while a table names it")
+
+    def _lease(self, address: Address) -> tuple[str, int] | None:
+        """Holder and token as the store's row says, expired or not."""
+        [entry] = run_now(self._core.get([address]))
+        if entry is None:
+            return None
+        return codec.decode_holder(entry.value, address) or "", entry.version
+
+    def _is_held_by_caller(self, holder: str) -> bool:
+        caller = current_process()
+        known = self._auditor.holders.get(holder)
+        return caller is known if known is not None else caller is not None and holder.startswith(caller.name)
+
+    @staticmethod
+    def _who() -> str:
+        process = current_process()
+        return "somebody" if process is None else process.name
