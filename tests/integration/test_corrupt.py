@@ -1,0 +1,154 @@
+"""Damage on disk under a real broker: its consumers hear of it, nobody gets other bytes, everything else goes on."""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from support.processes import Cluster
+
+from lakestream import objects
+from lakestream.catalog.tables import PyIcebergTables
+from lakestream.frontier.lake import Lake
+from lakestream.frontier.settings import PipelineSettings
+from lakestream.frontier.worker import Tick, Worker
+from lakestream.frontier.writing import LocalTiles
+from lakestream.metadata.head import Extent, shard_of
+from lakestream.metadata.log import read_extents, read_head
+from lakestream.metadata.sqlite import open_sqlite
+from lakestream.metadata.topics import Topic, Topics
+from lakestream.runtime import system
+
+WAL, FILE, VALUE, WELL = TOPICS = ("in-wal", "in-file", "in-value", "well")
+RECORDS = 20
+
+
+def produce(bootstrap: str, *topics: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+    failed: list[KafkaError] = []
+    for number in range(RECORDS):
+        for topic in topics:
+            value = f"{topic} {number}".encode()
+            producer.produce(topic, value, on_delivery=lambda error, _: failed.append(error) if error else None)
+    assert producer.flush(30) == 0
+    assert not failed
+
+
+def consume(bootstrap: str, done: Callable[[dict[str, list[bytes]], dict[str, set[int]]], bool]) -> None:
+    """Reads every topic from its start until `done` with what came of each topic: values, error codes."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False})
+    values: dict[str, list[bytes]] = {topic: [] for topic in TOPICS}
+    errors: dict[str, set[int]] = {topic: set() for topic in TOPICS}
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0) for topic in TOPICS])
+        deadline = time.monotonic() + 30
+        while not done(values, errors):
+            assert time.monotonic() < deadline, (values, errors)
+            message = consumer.poll(0.5)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                values[message.topic()].append(message.value())
+            elif message.topic():
+                errors[message.topic()].add(error.code())
+    finally:
+        consumer.close()
+
+
+def flip(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0x10
+    path.write_bytes(data)
+
+
+async def tick(data: Path) -> Tick:
+    """What the pipeline does in one tick, without Spark."""
+    runtime = system()
+    store = await open_sqlite(str(data / "metadata.db"))
+    bucket = objects.open(f"file://{data}/bucket")
+    catalog = PyIcebergTables(store, bucket.url, runtime)
+    try:
+        lake = Lake(store, catalog, bucket, LocalTiles(bucket, runtime), runtime, PipelineSettings())
+        return await Worker(lake, Topics(store, runtime), name="test", respect_leases=False).tick()
+    finally:
+        await catalog.close()
+        await store.close()
+
+
+async def look(data: Path, name: str) -> tuple[Topic, list[Extent], int]:
+    """The topic, the extents of its partition, and the frontier."""
+    store = await open_sqlite(str(data / "metadata.db"))
+    try:
+        topic = (await Topics(store, system()).by_names([name]))[name]
+        [partition] = topic.each_partition()
+        head = await read_head(store, partition)
+        assert head is not None
+        return topic, await read_extents(store, partition), head.head.frontier
+    finally:
+        await store.close()
+
+
+def damage_value(data: Path, topic: Topic) -> None:
+    [partition] = topic.each_partition()
+    connection = sqlite3.connect(data / "metadata.db")
+    where = (shard_of(partition), "head")
+    [(value,)] = connection.execute("SELECT value FROM kv WHERE shard = ? AND key = ?", where).fetchall()
+    damaged = bytearray(value)
+    damaged[len(value) // 2] ^= 0x10
+    connection.execute("UPDATE kv SET value = ? WHERE shard = ? AND key = ?", (bytes(damaged), *where))
+    connection.commit()
+    connection.close()
+
+
+def test_damage_is_an_error_of_its_partition_and_of_nobody_else(cluster: Callable[..., Cluster]) -> None:
+    made = cluster(1)
+    data = made.data
+    admin = AdminClient({"bootstrap.servers": made.bootstrap})
+    for created in admin.create_topics([NewTopic(topic, 1) for topic in TOPICS]).values():
+        created.result(30)
+    produce(made.bootstrap, FILE, WELL)
+    assert asyncio.run(tick(data)).record_count == 2 * RECORDS
+    produce(made.bootstrap, WAL, VALUE, WELL)
+    assert made.brokers[0].stop() == 0
+
+    _, (extent, *_), _ = asyncio.run(look(data, WAL))
+    flip(data / "bucket" / extent.object_key, extent.position + extent.length // 2)
+    [file] = data.glob(f"bucket/tables/{FILE}__*/data/*.parquet")
+    group = pq.read_metadata(file).row_group(0)
+    [values] = [chunk for chunk in map(group.column, range(group.num_columns)) if chunk.path_in_schema == "_value"]
+    flip(file, values.data_page_offset + values.total_compressed_size // 2)
+    topic, _, _ = asyncio.run(look(data, VALUE))
+    damage_value(data, topic)
+
+    made.start_broker(0)
+    corrupt = {KafkaError.INVALID_MSG}
+
+    def all_heard(values: dict[str, list[bytes]], errors: dict[str, set[int]]) -> bool:
+        assert not any(values[topic] for topic in (WAL, FILE, VALUE)), values
+        assert not errors[WELL]
+        assert all(errors[topic] <= corrupt for topic in TOPICS), errors
+        return len(values[WELL]) == 2 * RECORDS and all(errors[topic] for topic in (WAL, FILE, VALUE))
+
+    consume(made.bootstrap, all_heard)
+    log = made.brokers[0].output
+    assert f"object {extent.object_key}: the {extent.length} bytes at {extent.position}, offsets 0 to" in log
+    assert file.name in log
+    assert f"offsets 0 to {RECORDS - 1}" in log
+    assert f"'head' of 'log/{topic.topic_id.hex}/00000000' (Head)" in log
+    assert "Traceback" not in log
+    assert made.brokers[0].process.poll() is None
+
+    done = asyncio.run(tick(data))
+    assert {failure.topic for failure in done.failures} == {WAL, VALUE}
+    told = {failure.topic: str(failure.error) for failure in done.failures}
+    assert extent.object_key in told[WAL]
+    assert "offsets 0 to" in told[WAL]
+    assert done.record_count == RECORDS  # the other half of what is well
+    assert asyncio.run(look(data, WAL))[2] == 0
+    produce(made.bootstrap, WELL)
+    assert made.brokers[0].process.poll() is None
