@@ -1,4 +1,8 @@
-"""An S3 server in a process of its own, on a free loopback port."""
+"""An S3 server in a process of its own, on a free loopback port.
+
+Its requests take turns: moto looks for an object and then stores it, and two rivals could both find nothing there,
+which S3 never lets happen.
+"""
 
 import subprocess
 import sys
@@ -8,8 +12,17 @@ from contextlib import contextmanager
 
 _SERVER = """
 import sys
+import threading
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 from moto.server import ThreadedMotoServer
 
+serve, turn = DomainDispatcherApplication.__call__, threading.Lock()
+
+def one_at_a_time(self, environ, start_response):
+    with turn:
+        return serve(self, environ, start_response)
+
+DomainDispatcherApplication.__call__ = one_at_a_time
 server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
 server.start()
 print(server.get_host_and_port()[1], flush=True)

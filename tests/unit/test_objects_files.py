@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lakestream.objects.files import BLOCK_BYTES, CHUNK_BYTES, DIRECT_FROM_BYTES, FileWriter
+from lakestream.objects.files import BLOCK_BYTES, CHUNK_BYTES, DIRECT_FROM_BYTES, Files
 
 SIZES_BYTES = [
     DIRECT_FROM_BYTES - 1,
@@ -34,7 +34,7 @@ def parts_of(size_bytes: int) -> list[bytes]:
 
 @pytest.mark.parametrize("size_bytes", SIZES_BYTES)
 def test_a_file_holds_its_parts(tmp_path: Path, size_bytes: int) -> None:
-    writer = FileWriter()
+    writer = Files()
     for number in range(2):
         path, parts = tmp_path / str(number), parts_of(size_bytes + number)
         writer.create(str(path), parts)
@@ -47,7 +47,7 @@ def test_short_direct_writes_are_continued(tmp_path: Path, monkeypatch: pytest.M
     write = os.write
     monkeypatch.setattr(os, "write", lambda fd, view: write(fd, view[: 37 * BLOCK_BYTES]))
     parts = parts_of(size_bytes)
-    FileWriter().create(str(tmp_path / "a"), parts)
+    Files().create(str(tmp_path / "a"), parts)
     assert (tmp_path / "a").read_bytes() == b"".join(parts)
 
 
@@ -64,7 +64,7 @@ def test_a_direct_file_is_synced_after_its_last_write_and_its_length(
             return original(descriptor, *rest)  # type: ignore[operator]
 
         monkeypatch.setattr(os, name, traced)
-    FileWriter().create(str(tmp_path / "a"), parts_of(CHUNK_BYTES + 10))
+    Files().create(str(tmp_path / "a"), parts_of(CHUNK_BYTES + 10))
     assert calls == ["write", "write", "ftruncate", "fsync", "close"]
 
 
@@ -81,7 +81,7 @@ def test_a_file_system_without_direct_writes_gets_buffered_ones(
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
     monkeypatch.setattr(os, refused_at, refuse)
-    writer = FileWriter()
+    writer = Files()
     for number in range(2):
         path, parts = tmp_path / str(number), parts_of(DIRECT_FROM_BYTES + number)
         writer.create(str(path), parts)
@@ -96,7 +96,7 @@ def test_a_disk_that_fails_is_an_error_and_not_a_reason_to_try_buffered(
     def full(descriptor: int, view: Sequence[int]) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    writer = FileWriter()
+    writer = Files()
     with monkeypatch.context() as broken:
         broken.setattr(os, "write", full)
         with pytest.raises(OSError, match="No space left"):
@@ -105,9 +105,54 @@ def test_a_disk_that_fails_is_an_error_and_not_a_reason_to_try_buffered(
     assert (tmp_path / "b").stat().st_size == DIRECT_FROM_BYTES
 
 
+@pytest.mark.parametrize("once", [False, True])
+@pytest.mark.parametrize("size_bytes", SIZES_BYTES)
+def test_every_range_is_read_as_it_was_written(tmp_path: Path, size_bytes: int, once: bool) -> None:
+    files, data = Files(), b"".join(parts_of(size_bytes))
+    path = str(tmp_path / "a")
+    files.create(path, [data])
+    chosen = random.Random(size_bytes)
+    starts = [0, 1, BLOCK_BYTES - 1, BLOCK_BYTES, *(chosen.randrange(size_bytes) for _ in range(5))]
+    for start in starts:
+        for length in (1, DIRECT_FROM_BYTES, DIRECT_FROM_BYTES + 1, size_bytes - start, size_bytes):
+            assert files.read(path, start, length, once=once) == data[start : start + length]
+    assert files.read(path, None, None, once=once) == data
+    assert files.read(path, None, DIRECT_FROM_BYTES, once=once) == data[-DIRECT_FROM_BYTES:]
+
+
+@direct
+def test_short_direct_reads_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, data = Files(), b"".join(parts_of(CHUNK_BYTES + 12_345))
+    path = str(tmp_path / "a")
+    files.create(path, [data])
+    preadv = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda fd, views, start: preadv(fd, [views[0][: 37 * BLOCK_BYTES]], start))
+    assert files.read(path, 5, len(data), once=True) == data[5:]
+
+
+@direct
+@pytest.mark.parametrize("refused_at", ["open", "preadv"])
+def test_a_file_system_without_direct_reads_gets_buffered_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused_at: str
+) -> None:
+    files, data = Files(), b"".join(parts_of(DIRECT_FROM_BYTES + 7))
+    path = str(tmp_path / "a")
+    files.create(path, [data])
+    original = getattr(os, refused_at)
+
+    def refuse(*arguments: object) -> object:
+        if refused_at == "preadv" or (isinstance(arguments[1], int) and arguments[1] & os.O_DIRECT):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return original(*arguments)
+
+    monkeypatch.setattr(os, refused_at, refuse)
+    for _ in range(2):
+        assert files.read(path, 0, len(data), once=True) == data
+
+
 def test_an_existing_file_is_never_written_over(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"kept")
     for size_bytes in (10, DIRECT_FROM_BYTES):
         with pytest.raises(FileExistsError):
-            FileWriter().create(str(tmp_path / "a"), [bytes(size_bytes)])
+            Files().create(str(tmp_path / "a"), [bytes(size_bytes)])
     assert (tmp_path / "a").read_bytes() == b"kept"

@@ -380,6 +380,6 @@ def test_a_reader_of_the_tail_is_served_from_memory() -> None:
 class CountedReads(MemoryObjects):
     reads = 0
 
-    async def get_range(self, key: str, start: int, length: int) -> bytes:
+    async def get_range(self, key: str, start: int, length: int, *, once: bool = False) -> bytes:
         self.reads += 1
         return await super().get_range(key, start, length)

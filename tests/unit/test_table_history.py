@@ -195,7 +195,7 @@ class Counting(MemoryObjects):
         self.ranges: list[tuple[str, int, int]] = []
         self.tails = 0
 
-    async def get_range(self, key: str, start: int, length: int) -> bytes:
+    async def get_range(self, key: str, start: int, length: int, *, once: bool = False) -> bytes:
         self.ranges.append((key, start, length))
         return await super().get_range(key, start, length)
 

@@ -240,7 +240,7 @@ class CountingObjects(MemoryObjects):
         self.reads.append("tail")
         return await super().get_tail(key, length)
 
-    async def get_range(self, key: str, start: int, length: int) -> bytes:
+    async def get_range(self, key: str, start: int, length: int, *, once: bool = False) -> bytes:
         self.reads.append("range")
         return await super().get_range(key, start, length)
 

@@ -55,7 +55,7 @@ async def read_tile(tile: Tile, store: ObjectStore) -> Bytes:
     async def one(read: Read) -> bytes:
         async with turns:
             try:
-                return await store.get_range(read.object_key, read.start, read.end - read.start)
+                return await store.get_range(read.object_key, read.start, read.end - read.start, once=True)
             except CorruptObject as error:
                 raise CorruptObject(f"{error}; {_concerned(tile, read)} cannot be trusted") from error
 

@@ -1,14 +1,15 @@
-"""New files, written and synced.
+"""The bytes of files: new ones, written and synced, and ranges of old ones.
 
-Large ones bypass the page cache where the file system can: tails are served from memory and a WAL object is read once
-more, by the pipeline, so caching it costs the broker more CPU than all else it does with the bytes (measured: 0.6
-to 4 ms a megabyte, by how warm the machine's memory is, against 0.3 ms).
+What is large and read once at most bypasses the page cache where the file system can: tails are served from memory,
+and a WAL object is read once more, by the pipeline, so caching it costs more CPU than all else that is done with the
+bytes (measured: 0.6 to 4 ms a megabyte, by how warm the machine's memory is, against 0.3 ms).
 """
 
 import errno
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from lakestream.objects.store import Buffer
@@ -23,7 +24,7 @@ STEP_BYTES: Final = 512 * 1024
 _O_DIRECT: Final = getattr(os, "O_DIRECT", 0)
 
 
-class FileWriter:
+class Files:
     """Used from several threads at once."""
 
     def __init__(self) -> None:
@@ -40,28 +41,37 @@ class FileWriter:
         try:
             descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | _O_DIRECT, 0o666)
         except OSError as error:
-            return self._refused(path, error)
+            self._refused(error)
+            _remove(path)
+            return False
         try:
             self._write_direct(descriptor, parts)
             os.fsync(descriptor)
         except OSError as error:
-            return self._refused(path, error)
+            self._refused(error)
+            _remove(path)
+            return False
         finally:
             os.close(descriptor)
         return True
 
-    def _refused(self, path: str, error: OSError) -> bool:
+    def _refused(self, error: OSError) -> None:
+        """Remembers a file system that cannot; any other error is raised."""
         if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
             raise error
         self._direct = False
-        if os.path.exists(path):
-            os.unlink(path)
-        return False
 
-    def _write_direct(self, descriptor: int, parts: Sequence[Buffer]) -> None:
-        """Copies into aligned memory, which is kept for the next file: fresh memory would cost what the cache does."""
+    @contextmanager
+    def _aligned(self) -> Iterator[memoryview]:
+        """Memory that is kept for the next one: fresh memory would cost what the cache does."""
         chunk = self._chunks.pop() if self._chunks else memoryview(mmap.mmap(-1, CHUNK_BYTES))
         try:
+            yield chunk
+        finally:
+            self._chunks.append(chunk)
+
+    def _write_direct(self, descriptor: int, parts: Sequence[Buffer]) -> None:
+        with self._aligned() as chunk:
             size_bytes = filled = 0
             for part in parts:
                 view = memoryview(part)
@@ -74,10 +84,61 @@ class FileWriter:
                         _write_whole(descriptor, chunk)
                         filled = 0
             if filled:
-                _write_whole(descriptor, chunk[: -(-filled // BLOCK_BYTES) * BLOCK_BYTES])
+                _write_whole(descriptor, chunk[: _whole_blocks(filled)])
                 os.ftruncate(descriptor, size_bytes)
+
+    def read(self, path: str, start: int | None, length: int | None, *, once: bool = False) -> bytes:
+        """`length` bytes from `start`; without start the last ones; without both everything. Fewer if the file ends.
+        `once`: nobody needs them again soon."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size_bytes = os.fstat(descriptor).st_size
+            if length is None:
+                start, length = 0, size_bytes
+            elif start is None:
+                start = max(0, size_bytes - length)
+            end = min(start + length, size_bytes)
+            if once and self._direct and end - start >= DIRECT_FROM_BYTES:
+                found = self._read_direct(path, start, end)
+                if found is not None:
+                    return found
+            return _read_buffered(descriptor, start, end)
         finally:
-            self._chunks.append(chunk)
+            os.close(descriptor)
+
+    def _read_direct(self, path: str, start: int, end: int) -> bytes | None:
+        """None if this file system has no direct reads."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | _O_DIRECT)
+        except OSError as error:
+            self._refused(error)
+            return None
+        pieces: list[bytes] = []
+        try:
+            with self._aligned() as chunk:
+                while start < end:
+                    skipped = start % BLOCK_BYTES
+                    wanted = min(_whole_blocks(end - start + skipped), CHUNK_BYTES)
+                    got = min(os.preadv(descriptor, [chunk[:wanted]], start - skipped) - skipped, end - start)
+                    if got <= 0:
+                        break
+                    pieces.append(bytes(chunk[skipped : skipped + got]))
+                    start += got
+        except OSError as error:
+            self._refused(error)
+            return None
+        finally:
+            os.close(descriptor)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _whole_blocks(size_bytes: int) -> int:
+    return -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES
+
+
+def _remove(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def _write_whole(descriptor: int, view: memoryview) -> None:
@@ -113,3 +174,14 @@ def _write_step(descriptor: int, pieces: list[memoryview]) -> None:
             written -= len(pieces.pop(0))
         if written:
             pieces[0] = pieces[0][written:]
+
+
+def _read_buffered(descriptor: int, start: int, end: int) -> bytes:
+    chunks = []
+    while start < end:
+        chunk = os.pread(descriptor, end - start, start)
+        if not chunk:
+            break
+        chunks.append(chunk)
+        start += len(chunk)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from uuid import uuid4
 
 from lakestream.errors import Conflict, CorruptObject, ObjectMissing, Unavailable
-from lakestream.objects.files import FileWriter
+from lakestream.objects.files import Files
 from lakestream.objects.folders import DurableFolders, sync_folder
 from lakestream.objects.keys import TEMPORARY_FOLDER, check_key, normal_prefix
 from lakestream.objects.store import Buffer, ObjectInfo
@@ -36,7 +36,7 @@ class LocalObjects:
         self._root = os.path.abspath(root)
         self._folders = DurableFolders(self._root)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="objects")
-        self._files = FileWriter()
+        self._files = Files()
         self._swept = False
 
     @property
@@ -49,18 +49,18 @@ class LocalObjects:
 
     async def get(self, key: str) -> bytes:
         path = self._path(key)
-        return await self._run(key, lambda: _read(path, None, None))
+        return await self._run(key, lambda: self._files.read(path, None, None))
 
-    async def get_range(self, key: str, start: int, length: int) -> bytes:
+    async def get_range(self, key: str, start: int, length: int, *, once: bool = False) -> bytes:
         path = self._path(key)
-        data = await self._run(key, lambda: _read(path, start, length))
+        data = await self._run(key, lambda: self._files.read(path, start, length, once=once))
         if len(data) != length:
             raise CorruptObject(f"{self.url}/{key} is too short for {length} bytes at {start}")
         return data
 
     async def get_tail(self, key: str, length: int) -> bytes:
         path = self._path(key)
-        return await self._run(key, lambda: _read(path, None, length))
+        return await self._run(key, lambda: self._files.read(path, None, length))
 
     async def list(self, prefix: str, *, after: str | None = None) -> AsyncIterator[ObjectInfo]:
         prefix = normal_prefix(prefix)
@@ -141,28 +141,6 @@ class LocalObjects:
             except OSError:
                 return
             folder = os.path.dirname(folder)
-
-
-def _read(path: str, start: int | None, length: int | None) -> bytes:
-    """`length` bytes from `start`; without start the last ones; without both everything."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        size_bytes = os.fstat(descriptor).st_size
-        if length is None:
-            start, length = 0, size_bytes
-        elif start is None:
-            start = max(0, size_bytes - length)
-        end = min(start + length, size_bytes)
-        chunks = []
-        while start < end:
-            chunk = os.pread(descriptor, end - start, start)
-            if not chunk:
-                break
-            chunks.append(chunk)
-            start += len(chunk)
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-    finally:
-        os.close(descriptor)
 
 
 def _walk(root: str, prefix: str, after: str) -> Iterator[ObjectInfo]:

@@ -29,7 +29,7 @@ class MemoryObjects:
     async def get(self, key: str) -> bytes:
         return self._data(key)
 
-    async def get_range(self, key: str, start: int, length: int) -> bytes:
+    async def get_range(self, key: str, start: int, length: int, *, once: bool = False) -> bytes:
         data = self._data(key)[start : start + length]
         if len(data) != length:
             raise CorruptObject(f"{self._url}/{key} is too short for {length} bytes at {start}")

@@ -61,7 +61,7 @@ class RemoteObjects:
         check_key(key)
         return await self._run(key, lambda: bytes(obstore.get(self._store, key).bytes()))
 
-    async def get_range(self, key: str, start: int, length: int) -> bytes:
+    async def get_range(self, key: str, start: int, length: int, *, once: bool = False) -> bytes:
         check_key(key)
         data = await self._run(key, lambda: self._range(key, start, length))
         if len(data) != length:

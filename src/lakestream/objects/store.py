@@ -33,8 +33,9 @@ class ObjectStore(Protocol):
 
     async def get(self, key: str) -> bytes: ...
 
-    async def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Exactly `length` bytes; fewer in the object is `CorruptObject`."""
+    async def get_range(self, key: str, start: int, length: int, *, once: bool = False) -> bytes:
+        """Exactly `length` bytes; fewer in the object is `CorruptObject`. `once`: they will not be asked for again
+        soon, and a cache need not keep them."""
         ...
 
     async def get_tail(self, key: str, length: int) -> bytes:
