@@ -4,7 +4,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lakestream.errors import OffsetOutOfRange, RetryableError, SequenceGap, UnknownStream
+from lakestream.errors import (
+    DuplicateSequence,
+    OffsetOutOfRange,
+    ProducerFenced,
+    RetryableError,
+    SequenceGap,
+    UnknownStream,
+)
 from lakestream.metadata.commit import SEQUENCE_SPAN
 from lakestream.model import StreamPartition
 from lakestream.stream import Fetched, FetchPartition, Streams
@@ -47,8 +54,8 @@ class ProducerActor:
                 base = await history.broker().call(lambda streams: _append(streams, partition, data))
             except RetryableError:
                 continue
-            except SequenceGap:
-                history.auditor.fail(f"I8: producer {self._number} sent in order and was told of a gap")
+            except (SequenceGap, DuplicateSequence, ProducerFenced) as error:
+                history.auditor.fail(f"I8: producer {self._number} sent in order and was told: {error}")
             except UnknownStream:
                 return
             history.auditor.acknowledged(partition, base, values)

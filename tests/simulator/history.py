@@ -17,6 +17,7 @@ from lakestream.model import StreamPartition
 from lakestream.stream import Streams
 from lakestream.wal import WAL_PREFIX, parse_key
 from simulator.actors import BrokerActor, PipelineActor
+from simulator.ambient import watched
 from simulator.auditor import Auditor, Violation
 from simulator.backends import SimulatedObjects, SimulatedStore
 from simulator.batches import Row
@@ -48,7 +49,8 @@ def run(seed: int) -> Report:
     history = History(seed, loop)
     violation: str | None = None
     try:
-        loop.run_until_complete(history.play())
+        with watched(history.auditor.fail):
+            loop.run_until_complete(history.play())
     except Violation as error:
         violation = str(error)
     finally:

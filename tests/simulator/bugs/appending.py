@@ -1,7 +1,9 @@
 """Bugs on the way of a record into the log."""
 
 import asyncio
+import random
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 from unittest.mock import patch
 
@@ -85,28 +87,25 @@ def retry_after_unknown_outcome() -> Iterator[None]:
 @bug
 def unknown_outcome_decided_by_the_extent() -> Iterator[None]:
     """An extent that the frontier has dropped is taken for one that was never written."""
-    real = committer.Committer.resume
+    real_resume, real_standing = committer.Committer.resume, committer._standing
 
     async def look(self: Any, offers: Any, verdicts: Any) -> None:
         for offer in offers:
             if offer.partition not in verdicts:
-                self._known.pop(offer.partition, None)
                 found = await log.read_extents(self._store, offer.partition)
                 ours = [extent for extent in found if extent.object_key == offer.object_key]
                 if ours:
-                    results = [Accepted(ours[0].base_offset)] * len(offer.batches)
-                    verdicts[offer.partition] = committer.Committed(tuple(results), (), 0)
-        standing = committer._standing
+                    counts = [batch.record_count for batch in offer.batches]
+                    bases = accumulate(counts[:-1], initial=ours[0].base_offset)
+                    verdicts[offer.partition] = committer.Committed(tuple(map(Accepted, bases)), (), 0)
+        await real_resume(self, offers, verdicts)
 
-        def blind(present: Head | None, offer: Any, *, unknown: bool) -> Any:
-            if present is not None:
-                present = msgspec.structs.replace(present, sessions={})
-            return standing(present, offer, unknown=unknown)
+    def blind(present: Head | None, offer: Any, *, unknown: bool) -> Any:
+        if present is not None and unknown:
+            present = msgspec.structs.replace(present, sessions={})
+        return real_standing(present, offer, unknown=unknown)
 
-        with patch.object(committer, "_standing", blind):
-            await real(self, offers, verdicts)
-
-    with patch.object(committer.Committer, "resume", look):
+    with patch.object(committer.Committer, "resume", look), patch.object(committer, "_standing", blind):
         yield
 
 
@@ -176,6 +175,31 @@ def stale_producer_state() -> Iterator[None]:
 def sequences_checked_in_the_cache_alone() -> Iterator[None]:
     """A broker that does not know a producer believes that nobody does."""
     with patch.object(committer, "_producer_state", lambda row, address: None):
+        yield
+
+
+@bug
+def old_epoch_accepted() -> Iterator[None]:
+    """What a producer gave up lands after what it sent in its next epoch."""
+    real = commit._refusal
+
+    def refusal(state: Any, batch: Any) -> Any:
+        found = real(state, batch)
+        return None if found is not None and found.refusal == commit.FENCED else found
+
+    with patch.object(commit, "_refusal", refusal):
+        yield
+
+
+@bug
+def delay_from_the_global_random() -> Iterator[None]:
+    """A broker asks for chance where the seed does not rule."""
+
+    async def back_off(self: append.Appender, delay_ms: int) -> int:
+        await asyncio.sleep(delay_ms / 1000 * random.uniform(0.5, 1.0))
+        return delay_ms * 2
+
+    with patch.object(append.Appender, "_back_off", back_off):
         yield
 
 

@@ -14,9 +14,10 @@ from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import Conflict, Unavailable
 from lakestream.frontier import advance, collector
 from lakestream.frontier.worker import Worker
-from lakestream.metadata import head, log
+from lakestream.metadata import log
 from lakestream.metadata.head import Head
 from lakestream.model import StreamPartition
+from simulator import outsiders
 from simulator.bugs.registry import bug
 
 
@@ -33,20 +34,30 @@ def delete_without_fence() -> Iterator[None]:
 
 
 @bug
+def delete_before_the_grace() -> Iterator[None]:
+    """Whatever no extent names is collected at once, also what was uploaded a moment ago."""
+    real = collector.Collector._candidates
+
+    async def candidates(self: collector.Collector, fence: int) -> Any:
+        return await real(self, fence + collector.FENCE_DISTANCE + 1)
+
+    with patch.object(collector.Collector, "_candidates", candidates):
+        yield
+
+
+@bug
 def extents_read_before_the_fence() -> Iterator[None]:
     """Right steps, wrong order: what commits between the two is not seen."""
-    real_fence, real_read = log.raise_fence, log.read_extents
-    seen: dict[StreamPartition, Any] = {}
 
-    async def fence(store: Any, partition: StreamPartition, number: int) -> Head | None:
-        seen[partition] = await real_read(store, partition)
-        await asyncio.sleep(0.5)
-        return await real_fence(store, partition, number)
+    async def fence_then_name(self: collector.Collector, contents: Any, fence: int) -> frozenset[str]:
+        store, held = self._lake.store, list(contents)
+        partitions = sorted({partition for each in held for partition in each.partitions | each.receipt_partitions})
+        found = [await log.read_extents(store, partition) for partition in partitions]
+        for partition in sorted({partition for each in held for partition in each.partitions}):
+            await log.raise_fence(store, partition, fence)
+        return frozenset(extent.object_key for extents in found for extent in extents)
 
-    async def read(store: Any, partition: StreamPartition, from_offset: int = 0) -> Any:
-        return seen.pop(partition, None) or await real_read(store, partition, from_offset)
-
-    with patch.object(collector, "raise_fence", fence), patch.object(collector, "read_extents", read):
+    with patch.object(collector.Collector, "_fence_then_name", fence_then_name):
         yield
 
 
@@ -135,21 +146,11 @@ def property_only_commit() -> Iterator[None]:
 
 @bug
 def rollback_takes_the_frontier_along() -> Iterator[None]:
-    """An owner's rollback to an older snapshot brings its frontier back."""
-    real = SimulatedTables.commit
-    older: dict[UUID, Any] = {}
-
-    async def rolling(self: SimulatedTables, view: Any, *, add: Any, remove: Any, frontier: Any) -> Any:
-        done = await real(self, view, add=add, remove=remove, frontier=frontier)
-        if remove and view.topic_id in older:
-            row = await self._pointers.get(view.topic_id)
-            if row is not None and row.pointer.metadata_location == done.metadata_location:
-                location = self._write(older[view.topic_id])
-                await self._pointers.swing(view.topic_id, row.version, replace_location(row.pointer, location))
-        older.setdefault(view.topic_id, view)
-        return done
-
-    with patch.object(SimulatedTables, "commit", rolling):
+    """An owner's rollback to an older snapshot brings its frontier back, and nothing refuses that."""
+    with (
+        patch.object(outsiders, "frontier_of_rollback", lambda view, older: older.frontier),
+        patch("lakestream.catalog.simulated.check_commit", lambda *_: None),
+    ):
         yield
 
 
@@ -186,14 +187,14 @@ def frontier_from_the_plan() -> Iterator[None]:
 
 @bug
 def off_by_one_range_delete() -> Iterator[None]:
-    """The range of dropped extents takes the first live one along."""
-    real = head.extent_key
+    """The range of dropped extents ends one offset too late."""
+    real = log._replace
 
-    async def advance_frontier(store: Any, partition: StreamPartition, frontier: int) -> Head:
-        with patch.object(log, "extent_key", lambda offset: real(offset + 3)):
-            return await log.advance_frontier(store, partition, frontier)
+    async def replace_too_much(*args: Any, delete_ranges: Any = ()) -> Any:
+        wider = tuple((start, f"x/{int(end[2:], 16) + 1:016x}") for start, end in delete_ranges)
+        return await real(*args, delete_ranges=wider)
 
-    with patch.object(advance, "advance_frontier", advance_frontier):
+    with patch.object(log, "_replace", replace_too_much):
         yield
 
 

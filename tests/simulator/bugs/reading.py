@@ -6,24 +6,33 @@ from typing import Any
 from unittest.mock import patch
 from uuid import UUID
 
-from lakestream.metadata import committer, log, topics
+from lakestream.catalog.simulated import SimulatedTables
 from lakestream.model import StreamPartition
 from lakestream.stream import cache, fetch, tails, views
 from simulator.bugs.registry import bug
+from simulator.outsiders import TOPIC
 
 
 @bug
 def name_instead_of_uuid() -> Iterator[None]:
-    """A topic created again under its old name gets the old topic's rows."""
+    """Tables are found by the topic's name: one created again under an old name gets its predecessor's rows."""
+    create, load, pointer, named = (getattr(SimulatedTables, name) for name in ("create", "load", "pointer", "named"))
 
-    def shard_of(partition: StreamPartition) -> str:
-        return f"log/{'0' * 32}/{partition.index:08d}"
+    async def create_once(self: SimulatedTables, topic_id: UUID, name: str, partitions: int) -> Any:
+        owner = await self.owner(name)
+        return await (create(self, topic_id, name, partitions) if owner is None else load(self, owner))
 
-    with (
-        patch.object(log, "shard_of", shard_of),
-        patch.object(committer, "shard_of", shard_of),
-        patch.object(topics, "delete_log", _nothing),
-    ):
+    def by_name(real: Any) -> Any:
+        async def find(self: SimulatedTables, topic_id: UUID) -> Any:
+            return await real(self, await self.owner(TOPIC) or topic_id)
+
+        return find
+
+    async def keep(self: SimulatedTables, topic_id: UUID) -> None:
+        """The next topic of that name will want it."""
+
+    changed = {"load": by_name(load), "pointer": by_name(pointer), "named": by_name(named), "detach": keep}
+    with patch.multiple(SimulatedTables, create=create_once, **changed):
         yield
 
 
@@ -89,7 +98,3 @@ async def _first_view(self: Any, topic_id: UUID, *, reload: bool = False) -> Any
     """Views that are loaded once and never again."""
     held = self._held.get(topic_id)
     return held.view if held is not None and held.view is not None else await self._refresh(topic_id, None)
-
-
-async def _nothing(store: Any, partition: StreamPartition) -> None:
-    """A step that is left out."""
