@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, InputStream
 from pyiceberg.io.pyarrow import (
     MetricModeTypes,
     MetricsMode,
@@ -19,6 +19,7 @@ from pyiceberg.typedef import Record
 from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
 from lakestream.model import WrittenFile
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC, UNPARTITIONED
+from lakestream.table.seal import check_footer
 
 
 def to_iceberg(io: FileIO, metadata: TableMetadata, file: WrittenFile) -> DataFile:
@@ -28,6 +29,8 @@ def to_iceberg(io: FileIO, metadata: TableMetadata, file: WrittenFile) -> DataFi
         source = io.new_input(file.path)
         size_bytes = len(source)
         with source.open() as stream:
+            check_footer(file.path, _footer_bytes(stream, size_bytes))
+            stream.seek(0)
             footer = pq.read_metadata(stream)
     except FileNotFoundError as error:
         raise ObjectMissing(f"data file {file.path} is missing") from error
@@ -63,6 +66,14 @@ def to_iceberg(io: FileIO, metadata: TableMetadata, file: WrittenFile) -> DataFi
     )
     data_file.spec_id = file.spec_id
     return data_file
+
+
+def _footer_bytes(stream: InputStream, size_bytes: int) -> bytes:
+    """With its length and the magic behind it; what cannot be one is left to the parser."""
+    stream.seek(max(0, size_bytes - 8))
+    end = stream.read(8)
+    stream.seek(max(0, size_bytes - 8 - int.from_bytes(end[:4], "little")))
+    return stream.read()
 
 
 def _partition(file: WrittenFile) -> Record:

@@ -10,11 +10,11 @@ from uuid import UUID
 
 from pydantic import ValidationError
 from pyiceberg.exceptions import ValidationError as IcebergValidationError
-from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.serializers import FromInputFile, ToOutputFile
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 
+from lakestream.catalog.sealed import SealedIO
 from lakestream.catalog.threads import Cache
 from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
 
@@ -36,7 +36,7 @@ class MetadataFiles:
     """Reads (cached: a location is written once), writes durably, deletes."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        self.io: Final = PyArrowFileIO(dict(properties))
+        self.io: Final = SealedIO(dict(properties))
         self._cache: Cache[TableMetadata] = Cache(_CACHED_METADATA)
 
     def read(self, location: str) -> TableMetadata:
@@ -58,14 +58,15 @@ class MetadataFiles:
     def write(self, metadata: TableMetadata, version: int, unique: UUID) -> str:
         """Stores metadata under a fresh name, so that it survives a power cut. Returns its location."""
         provider = load_location_provider(metadata.location, metadata.properties)
-        location = provider.new_metadata_location(f"{version:05d}-{unique}.metadata.json")
+        names: list[str] = []
+        file = self.io.new_sealed(provider.new_metadata_location(f"{version:05d}-{unique}.metadata.json"), names.append)
         try:
-            ToOutputFile.table_metadata(metadata, self.io.new_output(location))
-            self.sync([location], new_folders=version == 0)
+            ToOutputFile.table_metadata(metadata, file)
+            self.sync(names, new_folders=version == 0)
         except OSError as error:
-            raise Unavailable(f"table metadata {location} cannot be written now: {error}") from error
-        self._cache.put(location, metadata)
-        return location
+            raise Unavailable(f"table metadata {file.location} cannot be written now: {error}") from error
+        self._cache.put(file.location, metadata)
+        return file.location
 
     def sync(self, locations: Iterable[str], *, new_folders: bool = False) -> None:
         """Makes local files and their directories durable; object stores have done so on their own."""

@@ -4,10 +4,12 @@ Blocking: called on the catalog's own threads only.
 """
 
 import struct
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pyiceberg.exceptions import ResolveError, ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntry, ManifestFile, read_manifest_list
@@ -22,6 +24,23 @@ _OFFSET: Final = RAW_SCHEMA.find_field("_offset").field_id
 _TIMESTAMP: Final = RAW_SCHEMA.find_field("_timestamp").field_id
 _INT: Final = struct.Struct("<i")
 _LONG: Final = struct.Struct("<q")
+_UNREADABLE: Final = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    ArithmeticError,
+    EOFError,
+    MemoryError,
+    RecursionError,
+    ResolveError,
+    SystemError,
+    ValidationError,
+    struct.error,
+    zlib.error,
+)
+"""What PyIceberg raises over an Avro file that is none: it reads other engines' files, which nothing vouches for."""
 _CACHED_ENTRIES: Final = 500_000
 _CACHED_LISTS: Final = 512
 
@@ -41,7 +60,7 @@ def read_manifests(io: FileIO, manifest_list: str) -> list[ManifestFile]:
         raise ObjectMissing(f"manifest list {manifest_list} is missing") from error
     except OSError as error:
         raise Unavailable(f"manifest list {manifest_list} cannot be read now: {error}") from error
-    except (ValueError, KeyError, EOFError) as error:
+    except _UNREADABLE as error:
         raise CorruptObject(f"manifest list {manifest_list} does not parse: {error}") from error
 
 
@@ -53,7 +72,7 @@ def read_entries(io: FileIO, manifest: ManifestFile, *, live: bool = True) -> li
         raise ObjectMissing(f"manifest {manifest.manifest_path} is missing") from error
     except OSError as error:
         raise Unavailable(f"manifest {manifest.manifest_path} cannot be read now: {error}") from error
-    except (ValueError, KeyError, EOFError) as error:
+    except _UNREADABLE as error:
         raise CorruptObject(f"manifest {manifest.manifest_path} does not parse: {error}") from error
 
 

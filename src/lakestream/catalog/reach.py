@@ -9,7 +9,9 @@ from pyiceberg.table.metadata import TableMetadata
 from lakestream.catalog.files import version_of
 from lakestream.catalog.index import ManifestIndex
 
-_OURS: Final = re.compile(r"(?:snap-\d+-)?(\d{5,})-[0-9a-f-]{36}(?:-m\d+\.avro|\.avro|\.metadata\.json)")
+_OURS: Final = re.compile(
+    r"(?:snap-\d+-)?(\d{5,})-[0-9a-f-]{36}(?:(?:-m\d+)?(?:\.[0-9a-f]{8})?\.avro|(?:\.[0-9a-f]{8})?\.metadata\.json)"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from lakestream.catalog.expiry import plan_expiry
 from lakestream.catalog.files import MetadataFiles
 from lakestream.catalog.index import ManifestIndex, read_entries
 from lakestream.catalog.merge import MAX_ENTRIES, Size, plan_merges
+from lakestream.catalog.sealed import SealedOutput
 from lakestream.model import WrittenFile
 
 _CODEC: Final = "deflate"
@@ -78,11 +79,11 @@ class SnapshotBuilder:
         kept, rewritten, removed = self._without_removed([manifest for manifest in old if _live_count(manifest)])
         manifests = [*self._added_manifests(added), *rewritten, *self._merged(kept)]
 
-        path = self._new_path(f"snap-{plan.snapshot_id}-{plan.version:05d}-{plan.unique}.avro")
+        file = self._new_file(f"snap-{plan.snapshot_id}-{plan.version:05d}-{plan.unique}.avro")
         sequence_number = metadata.next_sequence_number()
         with write_manifest_list(
             metadata.format_version,
-            self._files.io.new_output(path),
+            file,
             plan.snapshot_id,
             None if parent is None else parent.snapshot_id,
             sequence_number,
@@ -93,7 +94,7 @@ class SnapshotBuilder:
             {
                 "snapshot-id": plan.snapshot_id,
                 "parent-snapshot-id": None if parent is None else parent.snapshot_id,
-                "manifest-list": path,
+                "manifest-list": file.location,
                 "sequence-number": sequence_number,
                 "timestamp-ms": max(plan.timestamp_ms, metadata.last_updated_ms + 1),
                 "summary": self._summary(parent, added, removed),
@@ -166,12 +167,12 @@ class SnapshotBuilder:
         ]
 
     def _write(self, spec_id: int, entries: Iterable[ManifestEntry]) -> ManifestFile:
-        path = self._new_path(f"{self._plan.version:05d}-{self._plan.unique}-m{next(self._numbers)}.avro")
+        file = self._new_file(f"{self._plan.version:05d}-{self._plan.unique}-m{next(self._numbers)}.avro")
         with write_manifest(
             self._metadata.format_version,
             self._metadata.specs()[spec_id],
             self._metadata.schema(),
-            self._files.io.new_output(path),
+            file,
             self._plan.snapshot_id,
             _CODEC,
         ) as writer:
@@ -179,10 +180,8 @@ class SnapshotBuilder:
                 writer.add_entry(entry)
         return writer.to_manifest_file()
 
-    def _new_path(self, name: str) -> str:
-        path = self._provider.new_metadata_location(name)
-        self._written.append(path)
-        return path
+    def _new_file(self, name: str) -> SealedOutput:
+        return self._files.io.new_sealed(self._provider.new_metadata_location(name), self._written.append)
 
     def _summary(
         self, parent: Snapshot | None, added: Sequence[IcebergFile], removed: Sequence[IcebergFile]

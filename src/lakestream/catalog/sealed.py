@@ -1,0 +1,108 @@
+"""Metadata files whose names carry their checksum. Blocking: called on the catalog's own threads only.
+
+Iceberg protects none of its metadata. The name of every manifest, manifest list and metadata file that we write ends in
+CRC32C of its bytes, and every name stands in a file above it: the pointer, itself under a checksum, names the metadata,
+that names the lists, those the manifests, those the data files, whose names carry the checksum of their footer. A bit
+that flips anywhere below the pointer is found by whoever reads it, before anything is parsed. Files of
+other engines have names of another form and are read as they are.
+"""
+
+import io
+import re
+from collections.abc import Callable
+from typing import Final
+
+from pyiceberg.io import InputFile, InputStream, OutputFile, OutputStream
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from lakestream.errors import CorruptObject
+from lakestream.records import crc32c
+
+_SEALED: Final = re.compile(r"\.([0-9a-f]{8})\.(?:avro|metadata\.json)", re.ASCII)
+_SUFFIXES: Final = (".metadata.json", ".avro")
+
+
+def _sealed(location: str, checksum: int) -> str:
+    suffix = next(suffix for suffix in _SUFFIXES if location.endswith(suffix))
+    return f"{location.removesuffix(suffix)}.{checksum:08x}{suffix}"
+
+
+class SealedIO(PyArrowFileIO):
+    """Checks what it reads wherever the name has a checksum."""
+
+    def new_input(self, location: str) -> InputFile:  # type: ignore[override]
+        name = location.rsplit("/", 1)[-1]
+        found = _SEALED.search(name)
+        plain = super().new_input(location)
+        if found is None or found.end() != len(name):
+            return plain
+        return _CheckedInput(plain, int(found.group(1), 16))
+
+    def new_sealed(self, location: str, named: Callable[[str], None]) -> "SealedOutput":
+        """A file whose name will be `location` with its checksum; `named` is told of it before it is made."""
+        return SealedOutput(self, location, named)
+
+
+class _CheckedInput(InputFile):
+    def __init__(self, plain: InputFile, checksum: int) -> None:
+        super().__init__(plain.location)
+        self._plain = plain
+        self._checksum = checksum
+
+    def __len__(self) -> int:
+        return len(self._plain)
+
+    def exists(self) -> bool:
+        return self._plain.exists()
+
+    def open(self, seekable: bool = True) -> InputStream:
+        with self._plain.open(seekable) as stream:
+            data = stream.read()
+        if crc32c(data) != self._checksum:
+            raise CorruptObject(
+                f"{self.location} is damaged: its {len(data)} bytes do not have the checksum that is in its name; "
+                "restore it from a backup"
+            )
+        return io.BytesIO(data)
+
+
+class SealedOutput(OutputFile):
+    """Kept in memory until it is closed; then `location` is its final name."""
+
+    def __init__(self, files: SealedIO, location: str, named: Callable[[str], None]) -> None:
+        super().__init__(location)
+        self._files = files
+        self._named = named
+        self._size_bytes = 0
+
+    def __len__(self) -> int:
+        return self._size_bytes
+
+    def exists(self) -> bool:
+        """Names are never reused."""
+        return False
+
+    def to_input_file(self) -> InputFile:
+        return self._files.new_input(self.location)
+
+    def create(self, overwrite: bool = False) -> OutputStream:
+        return _Collected(self._store)
+
+    def _store(self, data: bytes) -> None:
+        self._location = _sealed(self._location, crc32c(data))
+        self._size_bytes = len(data)
+        self._named(self._location)
+        with self._files.new_output(self._location).create() as stream:
+            stream.write(data)
+
+
+class _Collected(io.BytesIO):
+    def __init__(self, done: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self._done = done
+
+    def close(self) -> None:
+        if not self.closed:
+            data = self.getvalue()
+            super().close()
+            self._done(data)

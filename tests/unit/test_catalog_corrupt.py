@@ -1,0 +1,91 @@
+"""A flipped bit in a metadata file of ours is found before it is parsed; other engines' files are read with care."""
+
+import random
+from pathlib import Path
+
+import pytest
+from pyiceberg.manifest import ManifestFile
+from support.stream_table import StreamTable, run_with_table
+from support.tables import ORDERS
+
+from lakestream.catalog import View
+from lakestream.catalog.datafile import _footer_bytes
+from lakestream.catalog.index import read_entries, read_manifests
+from lakestream.catalog.sealed import SealedIO
+from lakestream.catalog.tables import PyIcebergTables
+from lakestream.errors import CorruptObject
+from lakestream.table.seal import check_footer
+
+
+def test_every_kind_of_metadata_file_is_checked_by_its_name(tmp_path: Path) -> None:
+    async def test(table: StreamTable, view: View) -> None:
+        view = await table.append(await table.append(view))
+        folder = table.root / "_iceberg"
+        current = Path(view.metadata_location.removeprefix("file://"))
+        manifest_list = max(folder.glob("snap-*.avro"), key=lambda path: path.name.split("-")[2])
+        manifests = sorted(folder.glob("*-m0*.avro"))
+        assert len(manifests) == 2
+        rng = random.Random(1)
+        for path in (current, manifest_list, *manifests):
+            data = path.read_bytes()
+            for position in rng.sample(range(len(data)), 40):
+                damaged = bytearray(data)
+                damaged[position] ^= 1 << rng.randrange(8)
+                path.write_bytes(damaged)
+                other = PyIcebergTables(table.store, f"file://{tmp_path}/bucket", table.tables.commits.runtime)
+                with pytest.raises(CorruptObject, match="do not have the checksum that is in its name") as caught:
+                    await other.load(ORDERS)
+                assert path.name in str(caught.value)
+                await other.close()
+            path.write_bytes(data)
+        assert await table.offsets() == [0, 1, 2, 3]
+
+    run_with_table(tmp_path, test)
+
+
+def test_a_damaged_footer_is_not_committed(tmp_path: Path) -> None:
+    """Bounds and counts of a file are taken from its footer when it is added: they must be what was written."""
+    data = b"x" * 50 + b"footer" + (6).to_bytes(4, "little") + b"PAR1"
+    (tmp_path / "a").write_bytes(data)
+    with SealedIO({}).new_input(f"file://{tmp_path}/a").open() as stream:
+        assert _footer_bytes(stream, len(data)) == data[-14:]
+    with pytest.raises(CorruptObject, match="footer"):
+        check_footer("x.00000000.parquet", data[-14:])
+
+
+def test_manifests_of_other_engines_that_are_cut_short_or_lack_a_field_are_an_error(tmp_path: Path) -> None:
+    async def test(table: StreamTable, view: View) -> None:
+        await table.append(view)
+        folder = table.root / "_iceberg"
+        [manifest_list], [manifest] = folder.glob("snap-*.avro"), folder.glob("*-m0*.avro")
+        files = SealedIO({})
+        [entry] = read_manifests(files, f"file://{manifest_list}")
+        foreign = folder / "foreign.avro"
+        whole = manifest_list.read_bytes()
+        for damaged in (
+            b"",
+            b"Obj",
+            whole[:200],
+            whole[:-20],
+            whole.replace(b'"partition_spec_id"', b'"partition_spec_ie"'),
+        ):
+            foreign.write_bytes(damaged.replace(b'"field-id": 502', b'"field-id": 992'))
+            with pytest.raises(CorruptObject, match=r"manifest list .*foreign\.avro"):
+                read_manifests(files, f"file://{foreign}")
+        foreign.write_bytes(manifest.read_bytes()[:-20])
+        with pytest.raises(CorruptObject, match=r"manifest .*foreign\.avro"):
+            read_entries(files, _at(entry, f"file://{foreign}"))
+
+    run_with_table(tmp_path, test)
+
+
+def _at(manifest: ManifestFile, path: str) -> ManifestFile:
+    return ManifestFile.from_args(
+        manifest_path=path,
+        manifest_length=manifest.manifest_length,
+        partition_spec_id=manifest.partition_spec_id,
+        content=manifest.content,
+        sequence_number=manifest.sequence_number,
+        min_sequence_number=manifest.min_sequence_number,
+        added_snapshot_id=manifest.added_snapshot_id,
+    )
