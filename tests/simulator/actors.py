@@ -110,6 +110,8 @@ class PipelineActor:
     def __init__(self, history: "History", number: int) -> None:
         self._history = history
         self._name = f"pipeline{number}"
+        self.rounds = 0
+        """How often it went through everything without a fault."""
 
     async def live(self) -> None:
         world = self._history.world
@@ -146,6 +148,7 @@ class PipelineActor:
                         history.auditor.fail(f"I4: {self._name} reports {failure.error}")
                 await collector.collect()
                 await orphans.collect()
+                self.rounds += 1
             except (RetryableError, UnknownStream) as error:
                 world.trace(f"{self._name} stops short: {error}")
             await asyncio.sleep(world.random.uniform(0.5, 1.0) * rest_s)

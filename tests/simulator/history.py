@@ -1,7 +1,7 @@
 """One history: a seed chooses the cast and the faults, the actors live, the faults stop, everything is audited."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -11,7 +11,6 @@ from lakestream.catalog.port import View
 from lakestream.errors import RetryableError
 from lakestream.frontier.naming import DATA_FOLDER, parse_file_name
 from lakestream.metadata.counters import current_generation
-from lakestream.metadata.log import read_head
 from lakestream.metadata.topics import Topic
 from lakestream.model import StreamPartition
 from lakestream.stream import Streams
@@ -80,6 +79,7 @@ class History:
         self.auditor = Auditor(self.world)
         self.watcher = Watcher(self.world, self.store, self.objects, self.tables, self.auditor)
         self._brokers = [BrokerActor(self, number + 1) for number in range(self.scene.brokers)]
+        self._pipelines = [PipelineActor(self, number) for number in range(self.scene.pipelines)]
         self._owner = OwnerActor(self, self.scene.recreations)
         self._background: list[asyncio.Task[Any]] = []
 
@@ -96,7 +96,7 @@ class History:
     async def play(self) -> None:
         scene, random = self.scene, self.world.random
         self.loop.call_later(_FAULTS_MOST_S, self.world.calm)
-        for server in (*self._brokers, *(PipelineActor(self, number) for number in range(scene.pipelines))):
+        for server in (*self._brokers, *self._pipelines):
             self._spawn(server.live())
         await self._owner.create()
         visitors: list[ConsumerActor | MemberActor | EngineActor] = [
@@ -131,18 +131,22 @@ class History:
             self._background.remove(task)
             task.cancel()
         last = max((handle.when() for handle in self.world.late), default=0.0)
-        await self._unless_violated(asyncio.sleep(max(0.0, last - self.loop.time()) + 2.0))
+        await self._unless_violated(asyncio.sleep(max(0.0, last - self.loop.time()) + 1.0))
+        await self._until(
+            lambda: all(map(self.watcher.caught_up, self.partitions())), "I7: the log does not reach the table"
+        )
+        rounds = {pipeline: pipeline.rounds for pipeline in self._pipelines}
+        await self._until(
+            lambda: all(pipeline.rounds > rounds[pipeline] + 1 for pipeline in self._pipelines),
+            "I7: a pipeline does not come round",
+        )
+
+    async def _until(self, holds: Callable[[], bool], trouble: str) -> None:
         deadline = self.loop.time() + _SETTLE_S
-        for partition in self.partitions():
-            while True:
-                found = await self._unless_violated(read_head(self.store, partition))
-                assert found is not None
-                if found.head.frontier == found.head.next_offset:
-                    break
-                if self.loop.time() > deadline:
-                    self.auditor.fail(f"I7: {partition.index} does not reach the table: {found.head}")
-                await self._unless_violated(asyncio.sleep(0.5))
-        await self._unless_violated(asyncio.sleep(5.0))
+        while not holds():
+            if self.loop.time() > deadline:
+                self.auditor.fail(trouble)
+            await self._unless_violated(asyncio.sleep(0.2))
 
     async def _audit(self) -> None:
         for broker in self._brokers:

@@ -68,12 +68,12 @@ def draw_scene(random: Random) -> Scene:
         recreations=0 if grouped else random.choice((0, 0, 0, 1, 2)),
         stale_s=random.choice((0.0, 5.0)),
         partial_deletes=random.random() < 0.3,
-        broker_ttl_ms=random.choice((500, 10_000)),
+        broker_ttl_ms=random.choice((1_000, 10_000)) if grouped else 10_000,
         stream=StreamSettings(
             flush_interval_ms=random.choice((1, 20)),
             flushes_in_flight=random.choice((1, 3)),
             view_check_ms=random.choice((0, 500, 5_000)),
-            generation_check_ms=random.choice((100, 2_000)),
+            generation_check_ms=random.choice((300, 2_000)),
             upload_deadline_ms=random.choice((500, 20_000)),
             tail_cache_bytes=random.choice((0, 10_000)),
             receipt_idle_ms=random.choice((50, 2_000)),
@@ -90,7 +90,7 @@ def draw_scene(random: Random) -> Scene:
         group=GroupSettings(
             initial_rebalance_delay_ms=random.choice((0, 200)),
             min_session_timeout_ms=1,
-            lease_ttl_ms=random.choice((200, 1_000)),
+            lease_ttl_ms=random.choice((200, 1_000)) if grouped else 10_000,
             idle_release_ms=500,
         ),
     )

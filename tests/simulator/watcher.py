@@ -60,6 +60,10 @@ class Watcher:
         """The topic's table as it stands."""
         return self._views[f"table/{topic.hex}"]
 
+    def caught_up(self, partition: StreamPartition) -> bool:
+        head = self._heads[shard_of(partition)]
+        return head.frontier == head.next_offset
+
     def live_objects(self) -> set[str]:
         return {extent.object_key for extents in self._extents.values() for extent in extents}
 
