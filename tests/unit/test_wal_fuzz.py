@@ -1,4 +1,4 @@
-"""WAL objects that keep the grammar and lie in its fields: an error or the truth, in bounded memory, nothing written."""
+"""WAL objects that keep the grammar and lie in its fields: an error or the truth, in bounded memory, no write."""
 
 import asyncio
 import tracemalloc

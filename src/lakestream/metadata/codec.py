@@ -7,7 +7,7 @@ than its own is damage too.
 import logging
 import struct
 from collections.abc import Iterable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from zlib import crc32
 
 import msgspec
@@ -21,7 +21,8 @@ T = TypeVar("T")
 FORMAT: Final = 2
 _PREFIX: Final = struct.Struct("<BI")
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.decode
+_decoders: Final[dict[type, msgspec.msgpack.Decoder[Any]]] = {}
+"""One for each kind of value, made when the first is read."""
 _CURE: Final = "restore the metadata store from a backup"
 
 
@@ -45,7 +46,11 @@ def decode(data: bytes, kind: type[T], address: Address) -> T:
     if crc32(body, _seed(address)) != checksum:
         raise CorruptObject(f"{_named(kind, address)} is damaged: its checksum does not hold; {_CURE}")
     try:
-        return _decode(body, type=kind)
+        decoder = _decoders.get(kind)
+        if decoder is None:
+            decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)
+        value: T = decoder.decode(body)
+        return value
     except (msgspec.DecodeError, RecursionError) as error:
         raise CorruptObject(f"{_named(kind, address)} does not decode, although its checksum holds: {error}") from error
 
@@ -72,7 +77,8 @@ def decode_holder(data: bytes, address: Address) -> str | None:
 
 
 def _seed(address: Address) -> int:
-    return crc32(f"{address[0]}\0{address[1]}".encode())
+    shard, key = address
+    return crc32(f"{shard}\0{key}".encode())
 
 
 def _named(kind: type, address: Address) -> str:

@@ -6,6 +6,7 @@ for all of it but the four bytes of magic it begins with, which nobody here read
 another form and no such checksums.
 """
 
+import io
 import re
 from collections.abc import Sequence
 from typing import Any, BinaryIO, Final
@@ -49,16 +50,25 @@ def seal(sink: BinaryIO, start: int) -> int:
     sink.seek(end - footer_bytes)
     footer = bytearray(sink.read(footer_bytes))
     metadata = pq.read_metadata(pa.BufferReader(bytes(footer)))
-    text = _PREFIX
-    for first, stop in chunk_ranges(metadata):
-        sink.seek(start + first)
-        text += f"{crc32c(sink.read(stop - first)):08x}"
+    ranges = [(start + first, start + stop) for first, stop in chunk_ranges(metadata)]
+    text = _PREFIX + "".join(f"{checksum:08x}" for checksum in _checksums(sink, ranges))
     room = _PREFIX + "0" * (len(text) - len(_PREFIX))
     position = footer.index(room.encode(), footer.index(_KEY.encode()))
     footer[position : position + len(text)] = text.encode()
     sink.seek(end - footer_bytes)
     sink.write(footer)
     return crc32c(footer)
+
+
+def _checksums(sink: BinaryIO, ranges: Sequence[tuple[int, int]]) -> list[int]:
+    if isinstance(sink, io.BytesIO):
+        with sink.getbuffer() as view:
+            return [crc32c(view[first:stop]) for first, stop in ranges]
+    found = []
+    for first, stop in ranges:
+        sink.seek(first)
+        found.append(crc32c(sink.read(stop - first)))
+    return found
 
 
 def check_footer(path: str, footer: bytes | memoryview) -> None:
