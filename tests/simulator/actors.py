@@ -141,7 +141,7 @@ class PipelineActor:
         while True:
             try:
                 tick = await worker.tick()
-                rest_s = 0.05 if tick.topics else min(rest_s * 2, 2.0)
+                rest_s = 0.05 if tick.topics else min(rest_s * 2, 2.0 if world.is_calm else 0.4)
                 for failure in tick.failures:
                     world.trace(f"{self._name} sets the topic aside: {failure.error}")
                     if not isinstance(failure.error, RetryableError | UnknownStream | ObjectMissing):

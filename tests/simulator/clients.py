@@ -35,7 +35,7 @@ class ProducerActor:
     async def live(self) -> None:
         history, random = self._history, self._history.world.random
         for number in range(self._batches):
-            await asyncio.sleep(random.uniform(0.0, 0.3))
+            await asyncio.sleep(random.uniform(0.0, 0.2))
             chosen = history.partitions()
             if random.random() < 0.6:
                 chosen = [random.choice(chosen)]

@@ -10,6 +10,8 @@ from itertools import accumulate
 from random import Random
 from typing import Final
 
+NEAR_S: Final = 0.005
+"""The longest that a message is under way in a good network."""
 KINDS: Final = (
     "lost request",
     "lost reply",
@@ -24,20 +26,24 @@ KINDS: Final = (
 OPERATIONS: Final = (
     "transact log",
     "transact log",
+    "transact log",
     "transact group",
+    "transact group",
+    "transact table",
     "transact table",
     "transact topics",
     "get log",
     "range log",
     "get group",
     "acquire group",
-    "get table",
     "put wal",
     "put tables",
     "get wal",
     "delete",
     "list",
 )
+"""Where aims go, the likelier the more often it is named: every promise hangs on the writes to the store."""
+AIMED: Final = ("lost reply", "lost reply", "late request", "late request", "pause", "pause", "slow", "slow", "crash")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,8 @@ class Faults:
     """How long a caller waits for a reply before it gives up."""
     slow_most_s: float = 0.0
     outage_most_s: float = 0.0
-    latency_most_s: float = 0.005
+    latencies_s: tuple[float, ...] = (NEAR_S,)
+    """One of them is the longest that a message to or from a process is under way: some are far, some near."""
     skew_most_ms: int = 0
 
     def odds(self) -> tuple[tuple[float, str], ...]:
@@ -80,7 +87,7 @@ def draw_faults(random: Random) -> Faults:
     return Faults(
         chances=(
             maybe(0.01),
-            maybe(0.01),
+            maybe(0.02),
             maybe(0.01),
             maybe(0.01),
             maybe(0.003),
@@ -89,19 +96,22 @@ def draw_faults(random: Random) -> Faults:
             0.005 if skew_most_ms else 0.0,
             maybe(0.002),
         ),
-        aims=tuple(_draw_aim(random) for _ in range(random.choice((0, 1, 1, 2, 3)))),
+        aims=tuple(_draw_aim(random) for _ in range(random.choice((0, 1, 2, 3)))),
         split=random.choice((0.0, 0.0, 0.1)),
         pause_most_s=random.choice((0.5, 3.0, 10.0, 30.0)),
         late_most_s=random.choice((0.5, 5.0)),
-        silence_most_s=random.choice((0.0, 0.3, 3.0)),
+        silence_most_s=random.choice((0.0, 0.5, 3.0)),
         slow_most_s=random.choice((0.25, 2.0)),
         outage_most_s=random.choice((0.2, 2.0)),
+        latencies_s=random.choice(((NEAR_S,), (NEAR_S,), (NEAR_S, 0.05, 0.5))),
         skew_most_ms=skew_most_ms,
     )
 
 
 def _draw_aim(random: Random) -> Aim:
-    kind = random.choice(("lost reply", "lost reply", "late request", "pause", "pause", "slow", "crash"))
     return Aim(
-        random.choice(OPERATIONS), kind, chance=random.choice((0.05, 0.2, 0.5)), hits_most=random.choice((1, 3, 8))
+        random.choice(OPERATIONS),
+        random.choice(AIMED),
+        chance=random.choice((0.05, 0.2, 0.5)),
+        hits_most=random.choice((1, 3, 8)),
     )

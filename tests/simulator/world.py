@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 
 from lakestream.errors import LakestreamError, Unavailable
 from lakestream.runtime import Runtime
-from simulator.faults import Faults
+from simulator.faults import NEAR_S, Faults
 
 T = TypeVar("T")
 
@@ -33,6 +33,7 @@ class Process:
     skew_ms: int = 0
     alive: bool = True
     paused_until_s: float = 0.0
+    latency_most_s: float = NEAR_S
     tasks: dict["asyncio.Task[Any]", None] = field(default_factory=dict)
     context: Context = field(default_factory=Context)
     on_crash: Callable[[], None] = lambda: None
@@ -73,6 +74,7 @@ class World:
         self._aims = list(faults.aims)
         self._hits = dict.fromkeys(faults.aims, 0)
         self._away_until_s: dict[str, float] = {}
+        self.is_calm = False
         self.lines: list[str] = []
         self.late: list[asyncio.TimerHandle] = []
         self.processes: list[Process] = []
@@ -83,17 +85,19 @@ class World:
 
     def process(self, name: str) -> Process:
         process = Process(name, self, skew_ms=self._draw_skew_ms())
+        process.latency_most_s = self.random.choice(self.faults.latencies_s)
         self.processes.append(process)
         return process
 
     def calm(self) -> None:
         """From now on nothing goes wrong; what was already on its way still arrives."""
-        self.faults = Faults(latency_most_s=self.faults.latency_most_s)
+        self.faults = Faults()
+        self.is_calm = True
         self._odds = ()
         self._aims.clear()
         self._away_until_s.clear()
         for process in self.processes:
-            process.paused_until_s = 0.0
+            process.paused_until_s, process.latency_most_s = 0.0, NEAR_S
 
     def chance(self, probability: float) -> bool:
         return probability > 0 and self.random.random() < probability
@@ -162,7 +166,7 @@ class World:
 
     async def _travel(self, process: Process | None, fault: str) -> None:
         """Time passes; the process may crash or fall asleep on the way."""
-        latency_s = self.random.random() * self.faults.latency_most_s
+        latency_s = self.random.random() * (NEAR_S if process is None else process.latency_most_s)
         if process is not None and fault:
             if fault == "crash":
                 process.crash()
