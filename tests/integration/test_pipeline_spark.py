@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.cluster import spark_cluster
 from support.frontier import Producer, World
 
 from lakestream import objects
@@ -104,8 +105,9 @@ def wait_until(happened: Callable[[], object], process: psutil.Popen) -> None:
         time.sleep(0.01)
 
 
-def run_once(data: Data) -> dict[str, object]:
-    done = subprocess.run(command(data, "--once", "--json"), capture_output=True, timeout=STARTS_WITHIN_S, check=False)
+def run_once(data: Data, *options: str) -> dict[str, object]:
+    words = command(data, "--once", "--json", *options)
+    done = subprocess.run(words, capture_output=True, timeout=STARTS_WITHIN_S, check=False)
     assert done.returncode == 0, done.stderr.decode()
     summary: dict[str, object] = json.loads(done.stdout)
     return summary
@@ -173,3 +175,15 @@ def _is_drained(data: Data) -> bool:
 
     data.use(look)
     return seen[0]
+
+
+def test_on_a_cluster(tmp_path: Path) -> None:
+    """Tiles run in executors of another process family, which learn from the driver which Python has the code."""
+    data = Data(tmp_path / "data")
+    data.fill(3)
+    with spark_cluster(tmp_path) as master:
+        summary = run_once(data, "--master", master)
+        assert (summary["failed"], summary["records"]) == ([], 3 * 200 * PARTITIONS)
+        applications = list((tmp_path / "work").glob("app-*"))
+        assert len(applications) == 1, "the work was not done on the cluster"
+    data.check_whole()

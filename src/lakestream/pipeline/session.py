@@ -108,8 +108,7 @@ class SparkDriver:
             raise Unavailable(f"Spark did not start on {self._settings.master}: {words}") from error
         # It would print a traceback when the JVM goes, as it does in every stop.
         context._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]
-        if _is_local(self._settings):
-            context.pythonExec = sys.executable
+        context.pythonExec = _python(self._settings)
         return context
 
     def _forget(self) -> None:
@@ -142,6 +141,13 @@ class SparkDriver:
 
 def _is_local(settings: SparkSettings) -> bool:
     return settings.master.startswith("local")
+
+
+def _python(settings: SparkSettings) -> str:
+    """What the workers run. Nodes of a cluster have their environment where this machine has it, unless told otherwise
+    in one of Spark's own ways."""
+    chosen = settings.options.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+    return chosen if chosen and not _is_local(settings) else sys.executable
 
 
 def _say_nothing(request: object, client_address: object) -> None:
