@@ -5,6 +5,7 @@ always there. On top of chances that hold for every operation, a history has a f
 meets one kind of fault often, such as a commit that is slept over, or a lease whose reply is lost.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
@@ -23,25 +24,12 @@ KINDS: Final = (
     "clock jump",
     "outage",
 )
-OPERATIONS: Final = (
-    "transact log",
-    "transact log",
-    "transact log",
-    "transact group",
-    "transact group",
-    "transact table",
-    "transact table",
-    "transact topics",
-    "get log",
-    "range log",
-    "get group",
-    "acquire group",
-    "put wal",
-    "put tables",
-    "get wal",
-    "delete",
-    "list",
+LOG_OPERATIONS: Final = (
+    *("transact log", "transact log", "transact log", "transact log"),
+    *("transact table", "transact table", "transact topics", "get log", "range log"),
+    *("put wal", "put wal", "put tables", "get wal", "delete", "list"),
 )
+GROUP_OPERATIONS: Final = ("transact group", "transact group", "transact group", "get group", "acquire group", "range")
 """Where aims go, the likelier the more often it is named: every promise hangs on the writes to the store."""
 AIMED: Final = ("lost reply", "lost reply", "late request", "late request", "pause", "pause", "slow", "slow", "crash")
 
@@ -79,7 +67,10 @@ class Faults:
         return tuple(zip(accumulate(self.chances), KINDS, strict=False))
 
 
-def draw_faults(random: Random) -> Faults:
+def draw_faults(random: Random, *, grouped: bool) -> Faults:
+    """`grouped`: the history is about consumer groups, and so are its aims."""
+    operations = GROUP_OPERATIONS if grouped else LOG_OPERATIONS
+
     def maybe(rate: float) -> float:
         return random.choice((0.0, 0.0, rate, rate * 3))
 
@@ -96,21 +87,21 @@ def draw_faults(random: Random) -> Faults:
             0.005 if skew_most_ms else 0.0,
             maybe(0.002),
         ),
-        aims=tuple(_draw_aim(random) for _ in range(random.choice((0, 1, 2, 3)))),
+        aims=tuple(_draw_aim(random, operations) for _ in range(random.choice((0, 1, 2) if grouped else (0, 1, 2, 3)))),
         split=random.choice((0.0, 0.0, 0.1)),
         pause_most_s=random.choice((0.5, 3.0, 10.0, 30.0)),
         late_most_s=random.choice((0.5, 5.0)),
         silence_most_s=random.choice((0.0, 0.5, 3.0)),
         slow_most_s=random.choice((0.25, 2.0)),
         outage_most_s=random.choice((0.2, 2.0)),
-        latencies_s=random.choice(((NEAR_S,), (NEAR_S,), (NEAR_S, 0.05, 0.5))),
+        latencies_s=random.choice(((NEAR_S,), (NEAR_S,), (NEAR_S, 0.05) if grouped else (NEAR_S, 0.05, 0.5))),
         skew_most_ms=skew_most_ms,
     )
 
 
-def _draw_aim(random: Random) -> Aim:
+def _draw_aim(random: Random, operations: Sequence[str]) -> Aim:
     return Aim(
-        random.choice(OPERATIONS),
+        random.choice(operations),
         random.choice(AIMED),
         chance=random.choice((0.05, 0.2, 0.5)),
         hits_most=random.choice((1, 3, 8)),

@@ -64,8 +64,8 @@ class MemberActor:
         positions = {
             partition: committed[partition].offset if partition in committed else 0 for partition in partitions
         }
-        for _ in range(random.randint(1, 5)):
-            await asyncio.sleep(random.uniform(0.02, 0.4))
+        for _ in range(random.randint(1, 6)):
+            await asyncio.sleep(random.uniform(0.02, 0.3))
             error = await coordinator.coordinate(
                 lambda group: group.heartbeat(GROUP, self._member_id, None, generation)
             )

@@ -35,7 +35,7 @@ class EngineActor:
         world = self._history.world
         process = world.process("engine")
         while True:
-            await asyncio.sleep(world.random.uniform(0.1, 2.0))
+            await asyncio.sleep(world.random.uniform(0.05, 0.8))
             acting = process.start(self._act(process))
             # Waited for, not awaited: a crash cancels the act, the end of the history this actor.
             await asyncio.wait([acting])
@@ -56,7 +56,7 @@ class EngineActor:
         older = [seen for seen in self._seen if seen.topic_id == view.topic_id and seen.frontier != view.frontier]
         self._seen = [*older, view]
         if older and world.chance(history.scene.roll_back):
-            await self._roll_back(process, view, world.random.choice(older))
+            await self._roll_back(process, view, older[-1])
             return
         files = list(view.files)
         world.random.shuffle(files)

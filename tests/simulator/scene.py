@@ -46,10 +46,9 @@ class Scene:
 
 def draw_scene(random: Random) -> Scene:
     """Histories of consumer groups are longer and have less of everything else, so that all cost about the same."""
-    faults = draw_faults(random)
     grouped = random.random() < 0.3
     return Scene(
-        faults=faults,
+        faults=draw_faults(random, grouped=grouped),
         brokers=random.choice((2, 3)) if grouped else random.choice((1, 2, 3)),
         pipelines=1 if grouped else random.choice((1, 1, 2)),
         producers=1 if grouped else random.choice((1, 2, 3)),
@@ -57,7 +56,7 @@ def draw_scene(random: Random) -> Scene:
         idempotent=random.choice((0.0, 0.7, 1.0)),
         first_sequence=random.choice((0, 0, _SEQUENCE_LAST - 1)),
         sends_most=random.choice((2, 12)),
-        patience_s=random.choice((1.0, 20.0)),
+        patience_s=random.choice((1.0, 3.0) if grouped else (1.0, 20.0, 20.0)),
         consumers=0 if grouped else random.choice((0, 1, 1, 2)),
         members=random.choice((2, 3)) if grouped else 0,
         session_ms=random.choice((400, 2_000)),
@@ -79,7 +78,7 @@ def draw_scene(random: Random) -> Scene:
             receipt_idle_ms=random.choice((50, 2_000)),
         ),
         pipeline=PipelineSettings(
-            generation_interval_ms=random.choice((50, 100, 1_000)),
+            generation_interval_ms=random.choice((20, 50, 300)),
             grace_ms=random.choice((0, 0, 1_000)),
             backoff_ms=50,
             max_backoff_ms=400,
@@ -90,7 +89,7 @@ def draw_scene(random: Random) -> Scene:
         group=GroupSettings(
             initial_rebalance_delay_ms=random.choice((0, 200)),
             min_session_timeout_ms=1,
-            lease_ttl_ms=random.choice((200, 1_000)) if grouped else 10_000,
+            lease_ttl_ms=random.choice((200, 1_000, 1_000)) if grouped else 10_000,
             idle_release_ms=500,
         ),
     )

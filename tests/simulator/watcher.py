@@ -46,6 +46,8 @@ class Watcher:
         self._auditor = auditor
         self._heads: dict[str, Head] = {}
         self._extents: dict[str, list[Extent]] = {}
+        self._entered: set[tuple[str, str, int]] = set()
+        """Shard, object and position of every extent that ever was."""
         self._views: dict[str, View] = {}
         self._rows: dict[str, list[Row]] = {}
         """Path of a table's file → what is in it. Files never change."""
@@ -61,8 +63,8 @@ class Watcher:
         return self._views[f"table/{topic.hex}"]
 
     def caught_up(self, partition: StreamPartition) -> bool:
-        head = self._heads[shard_of(partition)]
-        return head.frontier == head.next_offset
+        head = self._heads.get(shard_of(partition))
+        return head is not None and head.frontier == head.next_offset
 
     def live_objects(self) -> set[str]:
         return {extent.object_key for extents in self._extents.values() for extent in extents}
@@ -190,9 +192,18 @@ class Watcher:
         for extent in extents:
             if extent.object_key not in self._objects.objects:
                 self._auditor.fail(f"I4: the log names {extent.object_key}, which is not in the bucket")
-            if extent.base_offset >= before.next_offset and parse_key(extent.object_key).generation < before.fence:
-                self._auditor.fail(f"I8: {extent.object_key} is below the fence {before.fence} and was committed")
+            if extent.base_offset >= before.next_offset:
+                self._enter(shard, extent, before.fence)
         self._heads[shard], self._extents[shard] = head, extents
+
+    def _enter(self, shard: str, extent: Extent, fence: int) -> None:
+        """I8: nothing below the fence enters the log. I1: bytes that were uploaded once enter it once."""
+        if parse_key(extent.object_key).generation < fence:
+            self._auditor.fail(f"I8: {extent.object_key} is below the fence {fence} and was committed")
+        place = (shard, extent.object_key, extent.position)
+        if place in self._entered:
+            self._auditor.fail(f"I1: {extent.object_key} enters {shard[-8:]} a second time, at {extent.base_offset}")
+        self._entered.add(place)
 
     def _check_tail(self, shard: str, head: Head, extents: list[Extent]) -> None:
         """I4: what is not in an extent is in the table. I2: extents are dense up to the end."""

@@ -9,7 +9,7 @@ from lakestream.errors import NotCoordinator, Unavailable
 from lakestream.kafka.groups import leases
 from lakestream.metadata import groups
 from lakestream.metadata.memory import MemoryStore
-from lakestream.metadata.store import Address, Lease, Transaction
+from lakestream.metadata.store import Address, Lease, Refused, Transaction
 from simulator.bugs.registry import bug
 
 
@@ -77,7 +77,10 @@ def _checking(*kept: str, only_for: str = "") -> Any:
         if only_for and only_for not in rows:
             return await real(self, rows)
         checks = {key: self._versions[key] for key in kept}
-        [outcome] = await self._store.transact([Transaction(groups.lease_address(self._group).shard, checks, rows)])
+        lease = groups.lease_address(self._group)
+        [outcome] = await self._store.transact([Transaction(lease.shard, checks, rows)])
+        if isinstance(outcome, Refused) and lease.key in outcome.current:
+            raise NotCoordinator(f"the lease of group {self._group} was taken by another broker")
         return outcome
 
     return patch.object(groups.GroupRows, "_transact", transact)
