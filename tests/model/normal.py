@@ -11,15 +11,15 @@ from .changes import clear_file, settle
 _OPEN = (Status.TO_COMMIT, Status.UNKNOWN, Status.IN_FLIGHT, Status.ORPHANED)
 
 
-def normal(shape: Shape, cells: list[int]) -> None:
-    """In place."""
+def normal(shape: Shape, cells: list[int], *, keep_dead: bool) -> None:
+    """In place. `keep_dead`: objects stay until a collector deletes them."""
     _take_verdicts(shape, cells)
     _forget_stale_files(shape, cells)
     _forget_readings(shape, cells)
     _count_from_the_frontier(shape, cells)
     for f in shape.flushes:
         if cells[shape.phase[f]] != Phase.IDLE:
-            _forget_dead_objects(shape, cells, f)
+            _forget_dead_objects(shape, cells, f, keep_dead=keep_dead)
             _forget_past(shape, cells, f)
     if shape.bounds.flushes > 1:
         _close_ranks(shape, cells)
@@ -86,13 +86,17 @@ def _count_from_the_frontier(shape: Shape, cells: list[int]) -> None:
                     cells[shape.end[i][p]] -= passed
 
 
-def _forget_dead_objects(shape: Shape, cells: list[int], f: int) -> None:
+def _forget_dead_objects(shape: Shape, cells: list[int], f: int, *, keep_dead: bool) -> None:
     """No extent names it and no flush can make one name it: only collectors will look at it, whenever that is."""
-    wanted = cells[shape.phase[f]] != Phase.STAMPED and any(cells[cell] in _OPEN for cell in shape.status[f])
+    statuses = [cells[cell] for cell in shape.status[f]]
+    wanted = cells[shape.phase[f]] != Phase.STAMPED and any(status in statuses for status in _OPEN)
     if cells[shape.phase[f]] == Phase.UPLOADED and not wanted:
         cells[shape.stamp[f]] = cells[shape.upload[f]] = 0
+    if keep_dead:
+        return
+    extents = [cells[cell] for cell in shape.extent[f]]
     for k in reversed(shape.objects):
-        named = any(cells[cell] == k + 1 for cell in shape.extent[f])
+        named = k + 1 in extents
         if cells[shape.object[f][k]] and not named and not (wanted and cells[shape.upload[f]] == k):
             _remove(shape, cells, f, k)
 
@@ -120,7 +124,7 @@ def _forget_past(shape: Shape, cells: list[int], f: int) -> None:
     if over:
         for cell in shape.status[f]:
             cells[cell] = Status.NONE
-        if not any(cells[cell] for cell in shape.extent[f]):
+        if not any(cells[cell] for cell in (*shape.extent[f], *shape.object[f])):
             cells[shape.phase[f]] = Phase.IDLE
 
 

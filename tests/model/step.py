@@ -37,6 +37,8 @@ class Rules:
     bounds: Bounds
     bugs: frozenset[str] = frozenset()
     quotient: bool = False
+    keep_dead: bool = False
+    """In the quotient, objects stay until a collector deletes them."""
     shape: Shape = field(init=False)
 
     def __post_init__(self) -> None:
@@ -45,7 +47,7 @@ class Rules:
     def canonical(self, cells: list[int]) -> bytes:
         """Changes the cells: afterwards they are the state, in its own names."""
         if self.quotient:
-            normal(self.shape, cells)
+            normal(self.shape, cells, keep_dead=self.keep_dead)
         return self.shape.canonical(cells)
 
 
