@@ -1,19 +1,28 @@
 """Bugs that the simulator found, held by tests of their own."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 from uuid import UUID
 
 import pytest
-from support.streams import seeded
+from kio.schema.errors import ErrorCode
+from simulator.loop import SimulatedLoop
+from support.streams import Cluster, seeded
 
 from lakestream.catalog.binding import DEFAULT_NAMESPACE
 from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import NotCoordinator, Unavailable
+from lakestream.kafka.groups.coordinator import GroupCoordinator
+from lakestream.kafka.groups.leases import Held
+from lakestream.kafka.groups.model import Join, Protocol
+from lakestream.kafka.settings import GroupSettings
 from lakestream.metadata.groups import CommittedOffset, GroupRows, GroupState, committed_offsets, lease_address
+from lakestream.metadata.log import read_head
 from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.pointers import Pointers, TableName
 from lakestream.metadata.store import Outcome, Transaction
+from lakestream.metadata.topics import Topics
 from lakestream.model import StreamPartition
 
 
@@ -187,3 +196,62 @@ def test_a_name_given_to_a_table_after_its_topic_was_deleted_is_freed() -> None:
         assert (await tables.create(new, "orders", 2)).table == "default.orders"
 
     asyncio.run(main())
+
+
+def test_a_half_deleted_topic_is_cleared_away_by_a_broker_that_lives() -> None:
+    """Not only by one that starts."""
+
+    async def main() -> None:
+        cluster = Cluster()
+        async with cluster.brokers(1) as [streams]:
+            topic = await streams.create_topic("orders", 2, {})
+            await cluster.tables.create(topic.topic_id, "orders", 2)
+            # Whoever deletes it crashes after the first step.
+            await Topics(cluster.store, cluster.runtime).delete(topic.topic_id)
+            assert await streams.topics.gone() == [topic]
+            await asyncio.sleep(60)
+            assert await streams.topics.gone() == []
+            assert [await read_head(cluster.store, partition) for partition in topic.each_partition()] == [None, None]
+            assert await cluster.tables.owner("orders") is None
+
+    _in_made_up_time(main())
+
+
+def test_a_timer_that_fires_a_rounding_error_early_is_not_set_for_the_same_moment_without_end() -> None:
+    """Deadlines are milliseconds, the loop's time is seconds: some deadlines lie a hair behind the moment they are
+    set for."""
+
+    async def main() -> None:
+        async with Cluster().brokers(1) as [streams]:
+            coordinator = GroupCoordinator(
+                streams, GroupSettings(min_session_timeout_ms=1, initial_rebalance_delay_ms=0)
+            )
+            await coordinator.start()
+            expired = coordinator._expire
+            fired = 0
+
+            async def counted(held: Held) -> None:
+                nonlocal fired
+                fired += 1
+                if fired <= 1_000:
+                    await expired(held)
+
+            coordinator._expire = counted  # type: ignore[method-assign]
+            for number in range(100):
+                session_ms = 7 + number
+                join = Join("", None, "c", "h", session_ms, 50, "consumer", [Protocol("range", b"")], False, False)
+                assert (await coordinator.join(f"g{number}", join)).error is ErrorCode.none
+                await asyncio.sleep(0.0137 * number)
+            await asyncio.sleep(10)
+            await coordinator.stop()
+            assert 100 <= fired < 1_000
+
+    _in_made_up_time(main())
+
+
+def _in_made_up_time(work: Coroutine[Any, Any, None]) -> None:
+    loop = SimulatedLoop()
+    try:
+        loop.run_until_complete(work)
+    finally:
+        loop.close()
