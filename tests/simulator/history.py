@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from lakestream.catalog.port import View
-from lakestream.errors import RetryableError
+from lakestream.errors import LakestreamError, RetryableError
 from lakestream.frontier.naming import DATA_FOLDER, parse_file_name
 from lakestream.metadata.counters import current_generation
 from lakestream.metadata.topics import Topic
@@ -22,7 +22,7 @@ from simulator.backends import SimulatedObjects, SimulatedStore
 from simulator.batches import Row
 from simulator.clients import ConsumerActor, ProducerActor, fetch, rows_of
 from simulator.groups import MemberActor
-from simulator.loop import SimulatedLoop
+from simulator.loop import SimulatedLoop, Stuck
 from simulator.outsiders import EngineActor, OwnerActor
 from simulator.scene import draw_scene
 from simulator.watcher import Watcher
@@ -52,6 +52,8 @@ def run(seed: int) -> Report:
             loop.run_until_complete(history.play())
     except Violation as error:
         violation = str(error)
+    except (LakestreamError, Stuck) as error:
+        violation = f"an actor did not expect {type(error).__name__}: {error}"
     finally:
         history.end()
         loop.close()
