@@ -11,6 +11,7 @@ from lakestream.model import DataFile
 from lakestream.objects import LocalObjects
 from lakestream.records import Arena, decode, warm_up
 from lakestream.table.history import HistoryReader
+from lakestream.table.seal import sealed_name
 from lakestream.table.writer import StreamFileWriter
 
 TOTAL_BYTES = 32_000_000 if QUICK else 128_000_000
@@ -42,9 +43,10 @@ async def _write(store: LocalObjects, value_bytes: int) -> DataFile:
     for columns in decode(make_runs(TOTAL_BYTES, value_bytes), Arena()):
         writer.write(columns)
     stats = writer.close()
-    await store.put("history.parquet", [sink.getbuffer()])
+    name = sealed_name("history.parquet", stats.footer_checksum)
+    await store.put(name, [sink.getbuffer()])
     return DataFile(
-        path=f"{store.url}/history.parquet",
+        path=f"{store.url}/{name}",
         record_count=stats.record_count,
         size_bytes=stats.size_bytes,
         partition_min=stats.partition_min,
