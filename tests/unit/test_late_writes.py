@@ -198,6 +198,29 @@ def test_a_name_given_to_a_table_after_its_topic_was_deleted_is_freed() -> None:
     asyncio.run(main())
 
 
+def test_a_create_that_arrives_again_does_not_bring_a_deleted_topic_back() -> None:
+    async def main() -> None:
+        sent: list[Transaction] = []
+
+        class Copying(MemoryStore):
+            async def transact(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+                sent.extend(transactions)
+                return await super().transact(transactions)
+
+        store = Copying(seeded())
+        topics = Topics(store, seeded())
+        topic = await topics.create("orders", 1, {})
+        create = sent[-1]
+        await topics.delete(topic.topic_id)
+        await topics.drop_logs(topic)
+        await topics.finish_delete(topic)
+        await store.transact([create])
+        assert await topics.list() == []
+        assert (await topics.create("orders", 1, {})).topic_id != topic.topic_id
+
+    asyncio.run(main())
+
+
 def test_a_half_deleted_topic_is_cleared_away_by_a_broker_that_lives() -> None:
     """Not only by one that starts."""
 

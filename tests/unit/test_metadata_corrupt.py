@@ -168,9 +168,10 @@ def test_a_damaged_value_is_never_used() -> None:
             else:
                 survived.append((address.shard.split("/")[0], address.key.split("/")[0]))
         assert all(repr(key) in message for key, message in told)
-        # Lists leave these out and log them; a lease is granted anew; a mark's presence is all that is asked.
+        # Lists leave these out and log them; a lease is granted anew; of a mark only presence or version is asked.
         assert set(survived) <= {
             ("topics", "gone"),
+            ("topics", "deleted"),
             ("brokers", "broker"),
             ("brokers", "live"),
             ("group", "lease"),

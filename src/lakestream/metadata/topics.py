@@ -24,6 +24,9 @@ K = TypeVar("K")
 _SHARD: Final = "topics"
 _NAMES: Final = ("name/", "name0")
 _GONE: Final = ("gone/", "gone0")
+_LAST_DELETED: Final = Address(_SHARD, "deleted")
+"""Every delete writes it and every create checks it: a create that arrives once more, or late, after its topic or
+a successor was deleted does not bring a dead id back."""
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 MAX_PARTITIONS: Final = 10_000
 
@@ -135,11 +138,15 @@ class Topics:
         await asyncio.gather(*(create_head(self._store, partition) for partition in topic.each_partition()))
         by_name, by_id = Address(_SHARD, f"name/{name}"), Address(_SHARD, f"id/{topic.topic_id.hex}")
         rows = {by_name.key: codec.encode(topic, by_name), by_id.key: codec.encode(name, by_id)}
-        [outcome] = await self._store.transact([Transaction(_SHARD, {by_name.key: ABSENT}, rows)])
-        if not isinstance(outcome, Applied):
-            await self.drop_logs(topic)
-            raise StreamExists(f"topic {name} already exists")
-        return self._remember(topic)
+        while True:
+            [last] = await self._store.get([_LAST_DELETED])
+            checks = {by_name.key: ABSENT, _LAST_DELETED.key: ABSENT if last is None else last.version}
+            [outcome] = await self._store.transact([Transaction(_SHARD, checks, rows)])
+            if isinstance(outcome, Applied):
+                return self._remember(topic)
+            if by_name.key in outcome.current:
+                await self.drop_logs(topic)
+                raise StreamExists(f"topic {name} already exists")
 
     async def delete(self, topic_id: UUID) -> Topic:
         """Takes the topic off the list; from now on it is `gone` and its name is free."""
@@ -153,7 +160,10 @@ class Topics:
         taken = Transaction(
             _SHARD,
             {row.key: row.version},
-            {gone.key: codec.encode(topic, gone)},
+            {
+                gone.key: codec.encode(topic, gone),
+                _LAST_DELETED.key: codec.encode(topic_id, _LAST_DELETED),
+            },
             deletes=[f"name/{topic.name}", row.key],
         )
         [outcome] = await self._store.transact([taken])
