@@ -92,12 +92,12 @@ class BrokerActor:
         )
         streams.brokers.ttl_ms = history.scene.broker_ttl_ms
         history.auditor.holders[holder_name(broker)] = process
-        while True:
-            try:
-                await streams.start()
-                break
-            except RetryableError:
-                await asyncio.sleep(0.1)
+        try:
+            await streams.start()
+        except RetryableError:
+            # As a real process would end.
+            process.crash()
+            return
         self.groups = GroupCoordinator(streams, history.scene.group)
         await self.groups.start()
         self.streams = streams
