@@ -66,8 +66,7 @@ def _commit(rules: Rules, state: State, i: int) -> Iterator[Step]:
             yield step._replace(text=text, kind=FAULT, problem="a file is deleted that the table names")
         return
     if "no-compare-of-the-frontier" in rules.bugs:
-        step = _committed(shape, state, i, parts)
-        yield step._replace(problem="rows are in the table twice, or are missing below its frontier")
+        yield _committed(shape, state, i, parts)
     if "frontier-moved-back" in rules.bugs:
         cells = list(state)
         for p in parts:
@@ -82,6 +81,8 @@ def _commit(rules: Rules, state: State, i: int) -> Iterator[Step]:
 def _committed(shape: Shape, state: State, i: int, parts: Sequence[int]) -> Step:
     cells = list(state)
     problem = "a file is committed that a collector condemned" if cells[shape.condemned[i]] else ""
+    if any(state[shape.start[i][p]] != state[shape.table_frontier[p]] for p in parts):
+        problem = "rows are in the table twice, or are missing below its frontier"
     for p in parts:
         cells[shape.table_frontier[p]] = max(state[shape.end[i][p]], state[shape.table_frontier[p]])
     clear_file(shape, cells, i)
