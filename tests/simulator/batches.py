@@ -88,7 +88,12 @@ def _varint(number: int) -> bytes:
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    shift = number = 0
+    number = data[at]
+    at += 1
+    if number < 0x80:
+        return (number >> 1) ^ -(number & 1), at
+    number &= 0x7F
+    shift = 7
     while True:
         byte = data[at]
         at += 1

@@ -26,7 +26,7 @@ from simulator.loop import SimulatedLoop, Stuck
 from simulator.outsiders import EngineActor, OwnerActor
 from simulator.scene import draw_scene
 from simulator.watcher import Watcher
-from simulator.world import World
+from simulator.world import CALM_S, World
 
 _SETTLE_S = 600.0
 _FAULTS_MOST_S = 40.0
@@ -132,8 +132,7 @@ class History:
         for task in visiting:
             self._background.remove(task)
             task.cancel()
-        last = max((handle.when() for handle in self.world.late), default=0.0)
-        await self._unless_violated(asyncio.sleep(max(0.0, last - self.loop.time()) + 1.0))
+        await self._unless_violated(asyncio.sleep(2 * CALM_S))
         await self._until(
             lambda: all(map(self.watcher.caught_up, self.partitions())), "I7: the log does not reach the table"
         )

@@ -76,25 +76,36 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         heappush(self._timers, event)
         return event
 
+    def hurry(self, event: Event, delay_s: float) -> Event:
+        """The same event at another time."""
+        _, _, context, callback, args = event
+        event.cancel()
+        return self.call_later(delay_s, callback, *args, context=context)
+
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> NoReturn:
         raise AssertionError(f"{func} would leave the simulation through a thread")
 
     def _run_once(self) -> None:
-        """Everything until somebody stops the loop."""
+        """Everything until somebody has stopped the loop and nothing more is ready."""
         soon, timers = self._soon, self._timers
-        while not self._stopping:  # type: ignore[attr-defined]
-            if soon:
-                _, _, context, callback, args = soon.popleft()
-            elif timers:
-                when, _, context, callback, args = heappop(timers)
-                if callback is not None and when > self.now_s:
-                    self.now_s = when
-            else:
-                raise Stuck("every task waits for another")
-            if callback is None:
-                continue
+        take = soon.popleft
+        while True:
             try:
-                context.run(callback, *args)
+                while soon:
+                    _, _, context, callback, args = take()
+                    if callback is not None:
+                        context.run(callback, *args)
+                if self._stopping:  # type: ignore[attr-defined]
+                    return
+                if not timers:
+                    raise Stuck("every task waits for another")
+                when, _, context, callback, args = heappop(timers)
+                if callback is not None:
+                    if when > self.now_s:
+                        self.now_s = when
+                    context.run(callback, *args)
+            except Stuck:
+                raise
             except Exception as error:
                 self.call_exception_handler({"message": f"{callback} failed", "exception": error})
 

@@ -8,16 +8,20 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from lakestream.errors import LakestreamError, Unavailable
 from lakestream.runtime import Runtime
 from simulator.faults import NEAR_S, Faults
+from simulator.loop import Event, SimulatedLoop
 
 T = TypeVar("T")
 
 _process: ContextVar["Process | None"] = ContextVar("process", default=None)
 _NOBODY = Context()
+
+CALM_S: Final = 0.4
+"""Once the faults have stopped, everything late has arrived and every sleeper is awake after this time."""
 
 
 class Crashed(BaseException):
@@ -66,7 +70,7 @@ class Process:
 
 
 class World:
-    def __init__(self, loop: asyncio.AbstractEventLoop, random: Random, faults: Faults) -> None:
+    def __init__(self, loop: SimulatedLoop, random: Random, faults: Faults) -> None:
         self.loop = loop
         self.random = random
         self.faults = faults
@@ -76,7 +80,7 @@ class World:
         self._away_until_s: dict[str, float] = {}
         self.is_calm = False
         self.lines: list[str] = []
-        self.late: list[asyncio.TimerHandle] = []
+        self._late: list[Event] = []
         self.processes: list[Process] = []
         loop.set_task_factory(self._new_task)
 
@@ -90,7 +94,7 @@ class World:
         return process
 
     def calm(self) -> None:
-        """From now on nothing goes wrong; what was already on its way still arrives."""
+        """From now on nothing goes wrong. What is on its way arrives soon, in its order, and sleepers wake."""
         self.faults = Faults()
         self.is_calm = True
         self._odds = ()
@@ -98,6 +102,10 @@ class World:
         self._away_until_s.clear()
         for process in self.processes:
             process.paused_until_s, process.latency_most_s = 0.0, NEAR_S
+        waiting = sorted(event for event in self._late if event.when() > self.loop.now_s)
+        self._late = [
+            self.loop.hurry(event, CALM_S * number / len(waiting)) for number, event in enumerate(waiting, start=1)
+        ]
 
     def chance(self, probability: float) -> bool:
         return probability > 0 and self.random.random() < probability
@@ -105,26 +113,45 @@ class World:
     async def operation(self, name: str, apply: Callable[[], T], *, place: str = "store") -> T:
         """One call over the network: a request, its effect, a reply. Each may go wrong on its own. A process that
         sleeps begins nothing; one that falls asleep does so before the effect or after it."""
-        process, random = _process.get(), self.random
+        process, random = _process.get(), self.random.random
         if process is not None and process.paused_until_s > self.loop.now_s:
             await self._sleep_on(process)
-        fault = self._draw(name)
+        fault = "" if self.is_calm else self._draw(name)
+        before = random() < 0.5
+        if fault or self._away_until_s:
+            return await self._try(process, name, apply, place, fault, before)
+        # From here on only what `_try` would do with no fault, without its price.
+        if before:
+            await self.sleep(random() * (NEAR_S if process is None else process.latency_most_s))
+            if process is not None and (process.paused_until_s > self.loop.now_s or not process.alive):
+                await self._sleep_on(process)
+            return apply()
+        if process is not None and not process.alive:
+            raise Crashed(process.name)
+        result = apply()
+        await self.sleep(random() * (NEAR_S if process is None else process.latency_most_s))
+        if process is not None and (process.paused_until_s > self.loop.now_s or not process.alive):
+            await self._sleep_on(process)
+        return result
+
+    async def _try(
+        self, process: Process | None, name: str, apply: Callable[[], T], place: str, fault: str, before: bool
+    ) -> T:
         if fault == "outage":
-            self._away_until_s[place] = self.loop.time() + random.random() * self.faults.outage_most_s
+            self._away_until_s[place] = self.loop.time() + self.random.random() * self.faults.outage_most_s
             self.trace(f"the {place} is away for {self._away_until_s[place] - self.loop.time():.3f} s")
-        before = random.random() < 0.5
         if before:
             await self._travel(process, fault)
         elif process is not None and not process.alive:
             raise Crashed(process.name)
-        if fault == "lost request" or (self._away_until_s and self._away_until_s.get(place, 0.0) > self.loop.time()):
+        if fault == "lost request" or self._away_until_s.get(place, 0.0) > self.loop.time():
             self.trace(f"{_name(process)} {name}: the request is lost")
             return await self._give_up(process, "the request was lost")
         if fault in ("late request", "repeated request"):
-            delay_s = random.uniform(0.01, self.faults.late_most_s)
+            delay_s = self.random.uniform(0.01, self.faults.late_most_s)
             copy = "a copy of the" if fault == "repeated request" else "the"
             self.trace(f"{_name(process)} {name}: {copy} request will arrive {delay_s:.3f} s late")
-            self.late.append(self.loop.call_later(delay_s, self._arrive_late, _name(process), name, apply))
+            self._late.append(self.loop.call_later(delay_s, self._arrive_late, _name(process), name, apply))
             if fault == "late request":
                 return await self._give_up(process, "no reply in time")
         result = apply()
@@ -144,9 +171,8 @@ class World:
                     self._aims.remove(aim)
                 return aim.kind
         drawn = self.random.random()
-        for bound, kind in self._odds:
-            if drawn < bound:
-                return kind
+        if self._odds and drawn < self._odds[-1][0]:
+            return next(kind for bound, kind in self._odds if drawn < bound)
         return ""
 
     async def _give_up(self, process: Process | None, message: str) -> NoReturn:
@@ -188,7 +214,7 @@ class World:
 
     async def _sleep_on(self, process: Process) -> None:
         while process.alive and process.paused_until_s > self.loop.now_s:
-            await self.sleep(min(1.0, process.paused_until_s - self.loop.now_s))
+            await self.sleep(min(CALM_S, process.paused_until_s - self.loop.now_s))
         if not process.alive:
             raise Crashed(process.name)
 
