@@ -2,6 +2,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from support.simulated import runner
 from support.stores import BACKENDS, Check, Run
 
 
@@ -14,4 +15,8 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
         async with opener(tmp_path) as store, asyncio.timeout(60):
             await check(store)
 
-    return lambda check: asyncio.run(main(check))
+    def run(check: Check) -> None:
+        with runner(request.param) as loop:
+            loop.run(main(check))
+
+    return run

@@ -4,10 +4,13 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from support.simulated import runner
+from support.stores import BACKENDS
 from support.tables import ORDERS, OTHER, write_file
 
 from lakestream import runtime
@@ -15,10 +18,7 @@ from lakestream.catalog import TableCatalog, View
 from lakestream.catalog.simulated import SimulatedTables
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import Conflict, Unavailable, UnknownStream
-from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.pointers import Pointers
-from lakestream.metadata.sqlite import open_sqlite
-from lakestream.metadata.store import Store
 from lakestream.model import DataFile, WrittenFile
 from lakestream.table.schema import OFFSET_WINDOW
 
@@ -34,36 +34,41 @@ class Bench:
         return write_file(self._folder, first, end, partition=partition, spec_id=spec_id)
 
 
-Open = Callable[[], AbstractAsyncContextManager[Bench]]
+@dataclass(frozen=True, slots=True)
+class Open:
+    backend: str
+    """The metadata store's."""
+    opened: Callable[[], AbstractAsyncContextManager[Bench]]
 
 
-@pytest.fixture(params=["pyiceberg", "pyiceberg on sqlite", "simulated"])
+@pytest.fixture(params=["pyiceberg on memory", "pyiceberg on sqlite", "simulated on memory", "simulated on simulated"])
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
+    kind, _, backend = request.param.partition(" on ")
+
     @asynccontextmanager
     async def opened() -> AsyncIterator[Bench]:
         world = runtime.Runtime(runtime.system().clock, random.Random(7))
-        on_disk = request.param.endswith("sqlite")
-        store: Store = await open_sqlite(str(tmp_path / "metadata.db")) if on_disk else MemoryStore(world)
-        catalog: PyIcebergTables | SimulatedTables = (
-            SimulatedTables(store)
-            if request.param == "simulated"
-            else PyIcebergTables(store, f"file://{tmp_path}/bucket", world)
-        )
-        try:
-            yield Bench(catalog, tmp_path)
-        finally:
-            await catalog.close()
-            await store.close()
+        async with BACKENDS[backend](tmp_path) as store:
+            catalog: PyIcebergTables | SimulatedTables = (
+                SimulatedTables(store)
+                if kind == "simulated"
+                else PyIcebergTables(store, f"file://{tmp_path}/bucket", world)
+            )
+            try:
+                yield Bench(catalog, tmp_path)
+            finally:
+                await catalog.close()
 
-    return opened
+    return Open(backend, opened)
 
 
 def run(bench: Open, test: Callable[[Bench], Awaitable[None]]) -> None:
     async def whole() -> None:
-        async with bench() as opened:
+        async with bench.opened() as opened:
             await test(opened)
 
-    asyncio.run(whole())
+    with runner(bench.backend) as loop:
+        loop.run(whole())
 
 
 def paths(view: View) -> set[str]:

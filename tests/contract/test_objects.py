@@ -1,4 +1,4 @@
-"""What every object store must do. One line per backend in `BACKENDS`."""
+"""What every object store must do. One line per backend in `BACKENDS`, which have URLs; the simulated one has none."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -8,11 +8,16 @@ from uuid import uuid4
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulator.backends import SimulatedObjects
+from support import simulated
 from support.s3 import environment, make_bucket, s3_server
 
 from lakestream import objects
 from lakestream.errors import Conflict, CorruptObject, ObjectMissing, RequestError
 from lakestream.objects import ObjectStore
+
+Check = Callable[[], Awaitable[None]]
+Run = Callable[[Check], None]
 
 BACKENDS: dict[str, Callable[[pytest.FixtureRequest], str]] = {
     "file": lambda request: f"file://{request.getfixturevalue('tmp_path')}/new/bucket",
@@ -36,24 +41,40 @@ def bucket(s3_address: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-@pytest.fixture(params=BACKENDS)
-def store(request: pytest.FixtureRequest) -> ObjectStore:
-    return objects.open(BACKENDS[request.param](request))
+@pytest.fixture(params=[*BACKENDS, "simulated"])
+def backend(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def runner(backend: str) -> Iterator[asyncio.Runner]:
+    with simulated.runner(backend) as runner:
+        yield runner
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest, backend: str, runner: asyncio.Runner) -> ObjectStore:
+    if backend == "simulated":
+        return SimulatedObjects(simulated.calm_world(runner.get_loop()))
+    return objects.open(BACKENDS[backend](request))
+
+
+@pytest.fixture
+def run(runner: asyncio.Runner) -> Run:
+    return lambda check: runner.run(_in_time(check))
+
+
+async def _in_time(check: Check) -> None:
+    async with asyncio.timeout(60):
+        await check()
 
 
 async def keys(listing: AsyncIterator[objects.ObjectInfo]) -> list[str]:
     return [info.key async for info in listing]
 
 
-def run(check: Callable[[], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(60):
-            await check()
-
-    asyncio.run(main())
-
-
-def test_parts_are_stored_one_after_the_other(store: ObjectStore) -> None:
+def test_parts_are_stored_one_after_the_other(run: Run, store: ObjectStore) -> None:
     async def check() -> None:
         data = bytes(range(256)) * 20
         parts = [data[:1], bytearray(data[1:700]), b"", memoryview(data)[700:], memoryview(bytearray(b"end"))]
@@ -63,7 +84,7 @@ def test_parts_are_stored_one_after_the_other(store: ObjectStore) -> None:
     run(check)
 
 
-def test_many_parts(store: ObjectStore) -> None:
+def test_many_parts(run: Run, store: ObjectStore) -> None:
     async def check() -> None:
         parts = [n.to_bytes(2, "big") * (n % 5) for n in range(5000)]
         await store.put("many", parts)
@@ -72,7 +93,7 @@ def test_many_parts(store: ObjectStore) -> None:
     run(check)
 
 
-def test_empty_objects(store: ObjectStore) -> None:
+def test_empty_objects(run: Run, store: ObjectStore) -> None:
     async def check() -> None:
         await store.put("none", [])
         await store.put("empty", [b""])
@@ -85,7 +106,7 @@ def test_empty_objects(store: ObjectStore) -> None:
     run(check)
 
 
-def test_ranges_are_exact(store: ObjectStore) -> None:
+def test_ranges_are_exact(run: Run, store: ObjectStore) -> None:
     async def check() -> None:
         await store.put("a", [b"0123456789"])
         assert await store.get_range("a", 0, 10) == b"0123456789"
@@ -99,7 +120,7 @@ def test_ranges_are_exact(store: ObjectStore) -> None:
     run(check)
 
 
-def test_tails_are_what_there_is(store: ObjectStore) -> None:
+def test_tails_are_what_there_is(run: Run, store: ObjectStore) -> None:
     async def check() -> None:
         await store.put("a", [b"0123456789"])
         assert await store.get_tail("a", 3) == b"789"
@@ -109,7 +130,7 @@ def test_tails_are_what_there_is(store: ObjectStore) -> None:
     run(check)
 
 
-def test_missing_objects_are_named(store: ObjectStore) -> None:
+def test_missing_objects_are_named(run: Run, store: ObjectStore) -> None:
     async def check() -> None:
         await store.put("a/b/c", [b"x"])
         for key in ("nothing", "a/nothing", "a/b", "a/b/c/d"):
@@ -120,7 +141,7 @@ def test_missing_objects_are_named(store: ObjectStore) -> None:
     run(check)
 
 
-def test_an_existing_object_is_not_replaced(store: ObjectStore) -> None:
+def test_an_existing_object_is_not_replaced(run: Run, store: ObjectStore) -> None:
     async def check() -> None:
         await store.put("a/b", [b"first"])
         with pytest.raises(Conflict, match=f"{store.url}/a/b exists already"):
@@ -134,7 +155,7 @@ def test_an_existing_object_is_not_replaced(store: ObjectStore) -> None:
     run(check)
 
 
-def test_one_of_many_rivals_creates_an_object(store: ObjectStore) -> None:
+def test_one_of_many_rivals_creates_an_object(run: Run, store: ObjectStore) -> None:
     async def check() -> None:
         rivals = [f"rival {n}".encode() * 100 for n in range(8)]
         puts = (store.put("x/y/z", [rival]) for rival in rivals)
@@ -146,7 +167,7 @@ def test_one_of_many_rivals_creates_an_object(store: ObjectStore) -> None:
     run(check)
 
 
-def test_listing_is_in_key_order_and_by_whole_segments(store: ObjectStore) -> None:
+def test_listing_is_in_key_order_and_by_whole_segments(run: Run, store: ObjectStore) -> None:
     async def check() -> None:
         stored = ["a-b/1", "a/1", "a/1-2", "a/1.x/y", "a/2/z", "a0", "ab/c", "b", "a/10", "é/1"]
         for number, key in enumerate(stored):
@@ -166,7 +187,7 @@ def test_listing_is_in_key_order_and_by_whole_segments(store: ObjectStore) -> No
     run(check)
 
 
-def test_listing_tells_when_an_object_was_written(store: ObjectStore) -> None:
+def test_listing_tells_when_an_object_was_written(run: Run, store: ObjectStore) -> None:
     async def check() -> None:
         await store.put("a", [b"x"])
         (first,) = [info async for info in store.list("")]
@@ -175,7 +196,7 @@ def test_listing_tells_when_an_object_was_written(store: ObjectStore) -> None:
     run(check)
 
 
-def test_deleting_while_listing(store: ObjectStore) -> None:
+def test_deleting_while_listing(run: Run, store: ObjectStore) -> None:
     async def check() -> None:
         stored = [f"wal/{folder:04d}/{n}" for folder in range(3) for n in range(3)]
         for key in stored:
@@ -190,7 +211,7 @@ def test_deleting_while_listing(store: ObjectStore) -> None:
     run(check)
 
 
-def test_delete_takes_missing_objects_lightly(store: ObjectStore) -> None:
+def test_delete_takes_missing_objects_lightly(run: Run, store: ObjectStore) -> None:
     async def check() -> None:
         for key in ("a/1", "a/2", "a/b/3", "ab"):
             await store.put(key, [b"x"])
@@ -223,7 +244,7 @@ def test_delete_takes_missing_objects_lightly(store: ObjectStore) -> None:
         ".lakestream-tmp/x",
     ],
 )
-def test_names_that_lead_elsewhere_are_refused(store: ObjectStore, key: str) -> None:
+def test_names_that_lead_elsewhere_are_refused(run: Run, store: ObjectStore, key: str) -> None:
     async def check() -> None:
         for attempt in (store.put(key, [b"x"]), store.get(key), store.get_range(key, 0, 1), store.get_tail(key, 1)):
             with pytest.raises(RequestError):
@@ -237,7 +258,8 @@ def test_names_that_lead_elsewhere_are_refused(store: ObjectStore, key: str) -> 
     run(check)
 
 
-def test_opening_the_same_url_again_shows_the_same_objects(store: ObjectStore) -> None:
+@pytest.mark.parametrize("backend", BACKENDS, indirect=True)
+def test_opening_the_same_url_again_shows_the_same_objects(run: Run, store: ObjectStore) -> None:
     async def check() -> None:
         await store.put("a/b", [b"x"])
         again = objects.open(store.url)
@@ -273,4 +295,4 @@ def test_local_listing_is_that_of_a_bucket(
             found.append(await keys(store.list("/".join(prefix), after=after and "/".join(after))))
         assert found[0] == found[1]
 
-    run(check)
+    asyncio.run(check())

@@ -1,6 +1,5 @@
 """Every metadata store, against a dictionary."""
 
-import asyncio
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,8 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
-from support.stores import BACKENDS, Opener
+from support.simulated import runner
+from support.stores import BACKENDS
 
 from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Outcome, Refused, Transaction
 
@@ -21,15 +21,15 @@ VALUES = st.binary(max_size=4)
 class AgainstModel(RuleBasedStateMachine):
     """The store must do what a dictionary would."""
 
-    opener: Opener
+    backend: str
 
     versions = Bundle("versions")
 
     def __init__(self) -> None:
         super().__init__()
-        self._runner = asyncio.Runner()
+        self._runner = runner(type(self).backend)
         self._folder = tempfile.TemporaryDirectory()
-        self._context = type(self).opener(Path(self._folder.name))
+        self._context = BACKENDS[type(self).backend](Path(self._folder.name))
         self._store = self._run(self._context.__aenter__())
         self._model: dict[str, dict[str, Entry]] = {"s": {}, "t": {}}
         self._last_version = ABSENT
@@ -110,6 +110,6 @@ class AgainstModel(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_store_behaves_like_a_dictionary(backend: str) -> None:
-    machine = type("Machine", (AgainstModel,), {"opener": staticmethod(BACKENDS[backend])})
+    machine = type("Machine", (AgainstModel,), {"backend": backend})
     examples = settings(max_examples=30, stateful_step_count=25, deadline=None, derandomize=True)
     run_state_machine_as_test(machine, settings=examples)

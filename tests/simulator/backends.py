@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from lakestream.errors import Conflict, CorruptObject, ObjectMissing, Unavailable
 from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.store import Address, Entry, Lease, Outcome, Transaction
+from lakestream.objects.keys import check_key, normal_prefix
 from lakestream.objects.store import Buffer, ObjectInfo
 from lakestream.runtime import Runtime
 from simulator.world import World, run_now
@@ -35,7 +36,7 @@ class SimulatedStore:
         if kept > 1 and self._world.chance(self._world.faults.split):
             kept = self._world.random.randrange(kept)
         shards = ",".join(transaction.shard[-8:] for transaction in transactions)
-        name = f"transact {_kind(transactions[0].shard)} {shards}"
+        name = f"transact {_kind(transactions[0].shard)} {shards}" if transactions else "transact nothing"
         outcomes = await self._world.operation(name, lambda: run_now(self.core.transact(transactions[:kept])))
         if kept < len(transactions):
             self._world.trace(f"{name}: cut off after {kept}")
@@ -76,6 +77,7 @@ class SimulatedObjects:
         self.objects: dict[str, bytes] = {}
         self.on_delete: Callable[[str], None] = lambda key: None
         self._written_at_s: dict[str, float] = {}
+        self._written_at_ms: dict[str, int] = {}
         self._graves: dict[str, tuple[float, bytes]] = {}
         """What was deleted: when, and what it was."""
 
@@ -84,49 +86,58 @@ class SimulatedObjects:
         return "simulated:/"
 
     async def put(self, key: str, parts: Sequence[Buffer], *, overwrite: bool = False) -> None:
+        check_key(key)
         data = b"".join(parts)
 
         def apply() -> None:
             if key in self.objects and not overwrite:
-                raise Conflict(f"{key} exists")
+                raise Conflict(f"{self.url}/{key} exists already")
             self.objects[key] = data
             self._written_at_s[key] = self._world.loop.time()
+            self._written_at_ms[key] = self._world.now_ms()
 
         await self._world.operation(f"put {key}", apply, place="bucket")
 
     async def get(self, key: str) -> bytes:
+        check_key(key)
         return await self._world.operation(f"get {key}", lambda: self._data(key), place="bucket")
 
     async def get_range(self, key: str, start: int, length: int, *, once: bool = False) -> bytes:
+        check_key(key)
+
         def apply() -> bytes:
             data = self._data(key)[start : start + length]
             if len(data) < length:
-                raise CorruptObject(f"{key} ends before {start + length}")
+                raise CorruptObject(f"{self.url}/{key} is too short for {length} bytes at {start}")
             return data
 
         return await self._world.operation(f"get {key}", apply, place="bucket")
 
     async def get_tail(self, key: str, length: int) -> bytes:
+        check_key(key)
         return await self._world.operation(
             f"get {key}", lambda: self._data(key)[-length:] if length else b"", place="bucket"
         )
 
     async def list(self, prefix: str, *, after: str | None = None) -> AsyncIterator[ObjectInfo]:
-        folder = prefix if prefix.endswith("/") or not prefix else prefix + "/"
+        folder = normal_prefix(prefix)
         as_of_s = self._as_of_s()
 
         def apply() -> "list[ObjectInfo]":
             found = {key: data for key, (gone_s, data) in self._graves.items() if gone_s > as_of_s} | self.objects
             return [
-                ObjectInfo(key, len(found[key]), round(self._written_at_s[key] * 1000))
-                for key in sorted(found)
-                if key.startswith(folder) and (after is None or key > after) and self._written_at_s[key] <= as_of_s
+                ObjectInfo(key, len(found[key]), self._written_at_ms[key])
+                for key in sorted(key for key in found if key.startswith(folder))
+                if (after is None or key > after) and self._written_at_s[key] <= as_of_s
             ]
 
         for info in await self._world.operation(f"list {prefix}", apply, place="bucket"):
             yield info
 
     async def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            check_key(key)
+
         def apply() -> bool:
             count = len(keys)
             if self._partial_deletes and self._world.chance(0.2):
@@ -146,7 +157,7 @@ class SimulatedObjects:
         if data is None:
             gone_s, data = self._graves.get(key, (0.0, b""))
             if gone_s <= self._as_of_s():
-                raise ObjectMissing(f"{key} is not there")
+                raise ObjectMissing(f"{self.url}/{key} does not exist")
         return data
 
     def _as_of_s(self) -> float:

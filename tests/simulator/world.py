@@ -13,13 +13,14 @@ from typing import Any, Final, NoReturn, TypeVar
 from lakestream.errors import LakestreamError, Unavailable
 from lakestream.runtime import Runtime
 from simulator.faults import NEAR_S, Faults
-from simulator.loop import Event, SimulatedLoop
+from simulator.loop import START_S, Event, SimulatedLoop
 
 T = TypeVar("T")
 
 _process: ContextVar["Process | None"] = ContextVar("process", default=None)
 _NOBODY = Context()
 
+EPOCH_MS: Final = 1_700_000_000_000
 CALM_S: Final = 0.4
 """Once the faults have stopped, everything late has arrived and every sleeper is awake after this time."""
 
@@ -46,7 +47,7 @@ class Process:
         self.context.run(_process.set, self)
 
     def now_ms(self) -> int:
-        return round(self.world.loop.time() * 1000) + self.skew_ms
+        return self.world.now_ms() + self.skew_ms
 
     def runtime(self) -> Runtime:
         return Runtime(self, self.world.random)
@@ -84,8 +85,12 @@ class World:
         self.processes: list[Process] = []
         loop.set_task_factory(self._new_task)
 
+    def now_ms(self) -> int:
+        """What a clock that is right shows."""
+        return EPOCH_MS + round(self.loop.now_s * 1000)
+
     def trace(self, line: str) -> None:
-        self.lines.append(f"{self.loop.time() - 1000:10.4f} {line}")
+        self.lines.append(f"{self.loop.now_s - START_S:10.4f} {line}")
 
     def process(self, name: str) -> Process:
         process = Process(name, self, skew_ms=self._draw_skew_ms())

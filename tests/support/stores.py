@@ -1,13 +1,17 @@
 """The metadata stores that the contract suite runs on, and short ways to call them."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+
+from simulator.backends import SimulatedStore
 
 from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.sqlite import open_sqlite
 from lakestream.metadata.store import Applied, Entry, Refused, Store, Transaction
 from lakestream.runtime import system
+from support.simulated import calm_world
 
 Opener = Callable[[Path], AbstractAsyncContextManager[Store]]
 Check = Callable[[Store], Awaitable[None]]
@@ -29,9 +33,15 @@ async def sqlite(folder: Path) -> AsyncIterator[Store]:
         await store.close()
 
 
+@asynccontextmanager
+async def simulated(folder: Path) -> AsyncIterator[Store]:
+    yield SimulatedStore(calm_world(asyncio.get_running_loop()))
+
+
 BACKENDS: dict[str, Opener] = {
     "memory": memory,
     "sqlite": sqlite,
+    "simulated": simulated,
 }
 
 
