@@ -15,32 +15,6 @@ MACHINE = re.compile(
     r"/home/\w|/root/|/work/|/Users/\w"
     r"|\b(repo1?\.maven|repo\.maven|pypi\.org|files\.pythonhosted|registry\.npmjs|proxy\.golang|crates\.io)\b"
 )
-DETERMINISTIC = ("stream", "frontier", "metadata", "catalog")
-BACKENDS = {"catalog/threads.py", "metadata/sqlite.py", "metadata/sqlite_worker.py"}
-BANNED_CALLS = {
-    "time.time",
-    "time.time_ns",
-    "time.monotonic",
-    "time.monotonic_ns",
-    "time.perf_counter",
-    "time.perf_counter_ns",
-    "time.sleep",
-    "datetime.now",
-    "datetime.utcnow",
-    "datetime.today",
-    "date.today",
-    "uuid.uuid1",
-    "uuid.uuid4",
-    "uuid4",
-    "os.urandom",
-    "asyncio.to_thread",
-    "threading.Thread",
-    "Thread",
-    "ThreadPoolExecutor",
-    "concurrent.futures.ThreadPoolExecutor",
-    "loop.run_in_executor",
-}
-BANNED_MODULES = {"random", "secrets", "threading"}
 
 
 def _text_files() -> list[Path]:
@@ -148,27 +122,6 @@ def test_only_the_command_line_prints() -> None:
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "print"
     ]
     assert found == []
-
-
-def test_time_chance_and_threads_are_arguments() -> None:
-    """The simulator owns the world of these rooms: what they know of it comes through `Runtime` and asyncio."""
-    found = []
-    for path in SOURCES:
-        room = _room(path)
-        if room.split("/")[0] not in DETERMINISTIC or room in BACKENDS:
-            continue
-        for node in ast.walk(_tree(path)):
-            banned = [f"import {name}" for name in _imported(node) if name in BANNED_MODULES]
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in BANNED_CALLS:
-                banned.append(ast.unparse(node.func))
-            if isinstance(node, ast.Attribute) and node.attr == "run_in_executor":
-                banned.append(node.attr)
-            found += [f"{_id(path)}:{node.lineno}: {what}" for what in banned]
-    assert found == []
-
-
-def test_backends_that_may_use_threads_exist() -> None:
-    assert {name for name in BACKENDS if not (ROOT / "src" / "lakestream" / name).is_file()} == set()
 
 
 def test_the_lock_names_versions_and_hashes_only() -> None:
