@@ -18,7 +18,7 @@ from lakestream.kafka.groups.leases import Held
 from lakestream.kafka.groups.model import Join, Protocol
 from lakestream.kafka.settings import GroupSettings
 from lakestream.metadata.groups import CommittedOffset, GroupRows, GroupState, committed_offsets, lease_address
-from lakestream.metadata.log import read_head
+from lakestream.metadata.log import create_head, read_head
 from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.pointers import Pointers, TableName
 from lakestream.metadata.store import Outcome, Transaction
@@ -198,25 +198,59 @@ def test_a_name_given_to_a_table_after_its_topic_was_deleted_is_freed() -> None:
     asyncio.run(main())
 
 
-def test_a_create_that_arrives_again_does_not_bring_a_deleted_topic_back() -> None:
+class Copying(MemoryStore):
+    """Remembers every transaction, so that it can arrive once more."""
+
+    def __init__(self) -> None:
+        super().__init__(seeded())
+        self.sent: list[Transaction] = []
+
+    async def transact(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        self.sent.extend(transactions)
+        return await super().transact(transactions)
+
+
+def test_no_step_of_a_create_that_arrives_again_brings_a_deleted_topic_back() -> None:
     async def main() -> None:
-        sent: list[Transaction] = []
-
-        class Copying(MemoryStore):
-            async def transact(self, transactions: Sequence[Transaction]) -> list[Outcome]:
-                sent.extend(transactions)
-                return await super().transact(transactions)
-
-        store = Copying(seeded())
+        store = Copying()
         topics = Topics(store, seeded())
         topic = await topics.create("orders", 1, {})
-        create = sent[-1]
+        steps = list(store.sent)
+        [partition] = topic.each_partition()
+        assert await read_head(store, partition) is not None
         await topics.delete(topic.topic_id)
         await topics.drop_logs(topic)
         await topics.finish_delete(topic)
-        await store.transact([create])
+        for step in (*steps, *steps):
+            await store.transact([step])
         assert await topics.list() == []
+        assert await read_head(store, partition) is None
         assert (await topics.create("orders", 1, {})).topic_id != topic.topic_id
+
+    asyncio.run(main())
+
+
+def test_a_head_whose_making_was_cut_off_is_finished() -> None:
+    async def main() -> None:
+        store = Delaying()
+        partition = StreamPartition(UUID(int=1), 0)
+        real = store.transact
+        calls = 0
+
+        async def cut_off(transactions: Sequence[Transaction]) -> list[Outcome]:
+            nonlocal calls
+            calls += 1
+            if calls == 2:
+                raise Unavailable("lost")
+            return await real(transactions)
+
+        store.transact = cut_off  # type: ignore[method-assign]
+        with pytest.raises(Unavailable):
+            await create_head(store, partition)
+        assert await read_head(store, partition) is None
+        for _ in range(2):
+            await create_head(store, partition)
+            assert await read_head(store, partition) is not None
 
     asyncio.run(main())
 

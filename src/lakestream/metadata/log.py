@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 import msgspec
 
@@ -10,6 +11,9 @@ from lakestream.metadata import codec
 from lakestream.metadata.head import EXTENTS, HEAD, Extent, Head, extent_key, shard_of
 from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Store, Transaction
 from lakestream.model import StreamPartition
+
+_BIRTH: Final = "birth"
+"""Of a log that is about to be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +40,22 @@ def live_marks(head: Head, fence: int) -> Head:
 
 
 async def create_head(store: Store, partition: StreamPartition) -> None:
-    """Idempotent: an existing head stays as it is."""
-    address = head_address(partition)
-    await store.transact([Transaction(address.shard, {HEAD: ABSENT}, {HEAD: codec.encode(Head(), address)})])
+    """Idempotent: an existing head stays as it is.
+
+    Two steps, because a request may arrive late, or twice, after the partition was deleted. The head is made only out
+    of one certain version of the birth row, which goes with it: no step brings a deleted log back."""
+    shard, birth = shard_of(partition), Address(shard_of(partition), _BIRTH)
+    begin = Transaction(shard, {HEAD: ABSENT, _BIRTH: ABSENT}, {_BIRTH: codec.encode(None, birth)})
+    [begun] = await store.transact([begin])
+    if isinstance(begun, Applied):
+        version = begun.version
+    else:
+        present = begun.current.get(_BIRTH)
+        if HEAD in begun.current or present is None:
+            return
+        version = present.version
+    rows = {HEAD: codec.encode(Head(), head_address(partition))}
+    await store.transact([Transaction(shard, {HEAD: ABSENT, _BIRTH: version}, rows, deletes=[_BIRTH])])
 
 
 async def delete_log(store: Store, partition: StreamPartition) -> None:
