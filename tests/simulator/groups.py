@@ -27,6 +27,7 @@ class MemberActor:
         self._history = history
         self._name = f"member{number}"
         self._member_id = ""
+        self._positions: dict[StreamPartition, int] = {}
 
     async def live(self) -> None:
         random = self._history.world.random
@@ -61,9 +62,11 @@ class MemberActor:
         history, random = self._history, self._history.world.random
         committed = await coordinator.coordinate(lambda group: group.offsets(GROUP))
         partitions = [partition for partition in history.partitions() if partition.index in mine]
-        positions = {
-            partition: committed[partition].offset if partition in committed else 0 for partition in partitions
-        }
+        positions = self._positions
+        for partition in partitions:
+            known = committed[partition].offset if partition in committed else 0
+            # A commit of its own that it gave up may land yet: a member never asks to go back.
+            positions[partition] = max(positions.get(partition, 0), known)
         for _ in range(random.randint(1, 6)):
             await asyncio.sleep(random.uniform(0.02, 0.3))
             error = await coordinator.coordinate(

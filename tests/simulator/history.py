@@ -170,7 +170,7 @@ class History:
                 for key in self.objects.objects
                 if key.startswith(WAL_PREFIX) and parse_key(key).generation < generation - 8 and key not in live
             ]
-            stale += self._orphans()
+            stale += [*self._orphans(), *self.watcher.logs_beside(self.partitions())]
             if not stale:
                 return
             if self.loop.time() > deadline:

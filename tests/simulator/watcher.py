@@ -46,6 +46,7 @@ class Watcher:
         self._auditor = auditor
         self._heads: dict[str, Head] = {}
         self._extents: dict[str, list[Extent]] = {}
+        self._deleted: set[str] = set()
         self._entered: set[tuple[str, str, int]] = set()
         """Shard, object and position of every extent that ever was."""
         self._views: dict[str, View] = {}
@@ -68,6 +69,11 @@ class Watcher:
 
     def live_objects(self) -> set[str]:
         return {extent.object_key for extents in self._extents.values() for extent in extents}
+
+    def logs_beside(self, partitions: Sequence[StreamPartition]) -> list[str]:
+        """Logs of other partitions than these that keep objects alive. Of a topic whose creation was cut off empty
+        heads stay, which nobody can find."""
+        return [shard for shard, extents in self._extents.items() if extents and partition_of(shard) not in partitions]
 
     def check_acked(self, partition: StreamPartition, base: int, values: Sequence[bytes]) -> None:
         """I4: what was just acknowledged is in the table or in an object that the log names, byte for byte."""
@@ -177,9 +183,12 @@ class Watcher:
         entries = run_now(self._core.range(shard, *EXTENTS))
         [entry] = run_now(self._core.get([Address(shard, HEAD)]))
         if entry is None:
-            self._heads.pop(shard, None)
+            if self._heads.pop(shard, None) is not None:
+                self._deleted.add(shard)
             self._extents.pop(shard, None)
             return
+        if shard in self._deleted:
+            self._auditor.fail(f"I8: {self._who()} brings the deleted {shard} back, whose missing head is a fence")
         head = codec.decode(entry.value, Head, Address(shard, HEAD))
         before = self._heads.get(shard, Head())
         for name in ("next_offset", "log_start", "frontier", "fence"):

@@ -9,8 +9,9 @@ from unittest.mock import patch
 
 import msgspec
 
-from lakestream.metadata import commit, committer, log
+from lakestream.metadata import codec, commit, committer, log, topics
 from lakestream.metadata.head import Accepted, Head
+from lakestream.metadata.store import ABSENT, Transaction
 from lakestream.model import StreamPartition
 from lakestream.stream import append
 from lakestream.stream.flush import Appended
@@ -188,6 +189,18 @@ def old_epoch_accepted() -> Iterator[None]:
         return None if found is not None and found.refusal == commit.FENCED else found
 
     with patch.object(commit, "_refusal", refusal):
+        yield
+
+
+@bug
+def late_creation_of_a_log() -> Iterator[None]:
+    """A head is made wherever there is none: a request that arrives once more brings a deleted log back."""
+
+    async def create(store: Any, partition: StreamPartition) -> None:
+        at = log.head_address(partition)
+        await store.transact([Transaction(at.shard, {at.key: ABSENT}, {at.key: codec.encode(Head(), at)})])
+
+    with patch.object(topics, "create_head", create):
         yield
 
 
