@@ -7,8 +7,9 @@ isolated; one call carries many, each with its own outcome.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 ABSENT = 0
 """The version of a key that is not there."""
@@ -19,15 +20,13 @@ class Address(NamedTuple):
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     key: str
     value: bytes
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(msgspec.Struct, frozen=True):
     """Applied whole if every check holds, else not at all.
 
     Deletes and range deletes ([start, end)) go first, then puts.
@@ -40,15 +39,13 @@ class Transaction:
     delete_ranges: Sequence[tuple[str, str]] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(msgspec.Struct, frozen=True):
     """The version that every put of the transaction now has."""
 
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """The present entries of the checks that failed (None: the key is absent)."""
 
     current: Mapping[str, Entry | None]
@@ -57,8 +54,7 @@ class Refused:
 Outcome = Applied | Refused
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(msgspec.Struct, frozen=True):
     """A grant. `token` is the version of the ordinary key that holds the holder's
     name: it changes with every new grant and never on renewal, so a transaction in the same
     shard that checks `{key: token}` fails once somebody else has taken over."""
