@@ -46,7 +46,8 @@ class SimulatedTables:
         name = await self._pointers.name_of(topic_id)
         if location is None or name is None:
             raise UnknownStream(f"no table is bound to topic {topic_id}")
-        return replace(self._metadata[location], table=str(name))
+        view = self._metadata[location]
+        return view if view.table == str(name) else replace(view, table=str(name))
 
     async def named(self, topic_id: UUID) -> Named:
         """Only the present snapshot is retained."""
