@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import google_crc32c
@@ -30,36 +31,40 @@ def batch(
 
 def rows(run: bytes | memoryview, partition: int, base_offset: int | None = None) -> list[Row]:
     """The data records of a run. With a base offset its batches are numbered from there, else by their headers."""
-    data = bytes(run)
     found: list[Row] = []
+    for base, last_delta, records in _batches(bytes(run)):
+        start = base if base_offset is None else base_offset
+        found += [Row(partition, start + delta, value) for delta, value in records]
+        if base_offset is not None:
+            base_offset += last_delta + 1
+    return found
+
+
+def end_of(run: bytes | memoryview) -> int:
+    """The offset after the last batch, by its header; control batches count."""
+    batches = _batches(bytes(run))
+    return batches[-1][0] + batches[-1][1] + 1 if batches else 0
+
+
+@lru_cache(maxsize=1024)
+def _batches(data: bytes) -> tuple[tuple[int, int, tuple[tuple[int, bytes], ...]], ...]:
+    """Base offset, last offset delta and data records of each batch. The same bytes are read again and again."""
+    found = []
     position = 0
     while position < len(data):
         base, length, _, _, crc = _HEADER.unpack_from(data, position)
         end = position + 12 + length
         attributes, last_delta, *_, count = _REST.unpack_from(data, position + _HEADER.size)
         assert google_crc32c.value(data[position + _HEADER.size : end]) == crc
-        start = base if base_offset is None else base_offset
+        records = []
         if not attributes & 0x20:
             at = position + _HEADER.size + _REST.size
             for _ in range(count):
                 at, delta, value = _read_record(data, at)
-                found.append(Row(partition, start + delta, value))
-        if base_offset is not None:
-            base_offset += last_delta + 1
+                records.append((delta, value))
+        found.append((base, last_delta, tuple(records)))
         position = end
-    return found
-
-
-def end_of(run: bytes | memoryview) -> int:
-    """The offset after the last batch, by its header; control batches count."""
-    data = bytes(run)
-    position = end = 0
-    while position < len(data):
-        base, length, *_ = _HEADER.unpack_from(data, position)
-        _, last_delta, *_ = _REST.unpack_from(data, position + _HEADER.size)
-        end = base + last_delta + 1
-        position += 12 + length
-    return end
+    return tuple(found)
 
 
 def _record(delta: int, value: bytes) -> bytes:

@@ -21,6 +21,9 @@ _process: ContextVar["Process | None"] = ContextVar("process", default=None)
 _NOBODY = Context()
 
 EPOCH_MS: Final = 1_700_000_000_000
+AT_ONCE: Final = 0.3
+"""The share of operations that nothing gets in between, so that steps are short and long."""
+AT_ONCE_CALM: Final = 0.8
 CALM_S: Final = 0.4
 """Once the faults have stopped, everything late has arrived and every sleeper is awake after this time."""
 
@@ -80,6 +83,7 @@ class World:
         self._hits = dict.fromkeys(faults.aims, 0)
         self._away_until_s: dict[str, float] = {}
         self.is_calm = False
+        self._at_once = AT_ONCE
         self.lines: list[str] = []
         self._late: list[Event] = []
         self.processes: list[Process] = []
@@ -102,6 +106,7 @@ class World:
         """From now on nothing goes wrong. What is on its way arrives soon, in its order, and sleepers wake."""
         self.faults = Faults()
         self.is_calm = True
+        self._at_once = AT_ONCE_CALM
         self._odds = ()
         self._aims.clear()
         self._away_until_s.clear()
@@ -126,15 +131,18 @@ class World:
         if fault or self._away_until_s:
             return await self._try(process, name, apply, place, fault, before)
         # From here on only what `_try` would do with no fault, without its price.
+        if process is not None and not process.alive:
+            raise Crashed(process.name)
+        delay_s = (random() - self._at_once) * (NEAR_S if process is None else process.latency_most_s)
+        if delay_s <= 0.0:
+            return apply()
         if before:
-            await self.sleep(random() * (NEAR_S if process is None else process.latency_most_s))
+            await self.sleep(delay_s)
             if process is not None and (process.paused_until_s > self.loop.now_s or not process.alive):
                 await self._sleep_on(process)
             return apply()
-        if process is not None and not process.alive:
-            raise Crashed(process.name)
         result = apply()
-        await self.sleep(random() * (NEAR_S if process is None else process.latency_most_s))
+        await self.sleep(delay_s)
         if process is not None and (process.paused_until_s > self.loop.now_s or not process.alive):
             await self._sleep_on(process)
         return result
