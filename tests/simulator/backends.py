@@ -150,6 +150,7 @@ class SimulatedObjects:
             return count == len(keys)
 
         if not await self._world.operation(f"delete {len(keys)} objects", apply, place="bucket"):
+            self._world.trace("deletes were throttled")
             raise Unavailable("throttled after some of the deletes")
 
     def _data(self, key: str) -> bytes:

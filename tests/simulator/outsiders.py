@@ -67,6 +67,7 @@ class EngineActor:
             world.trace(f"engine deletes row {row.partition}/{row.offset}")
             self._deleted(view, [row])
             found.remove(row)
+        world.trace(f"engine rewrites {len(chosen)} of {len(files)} files")
         world.random.shuffle(found)
         await self._replace(process, view, chosen, found)
 
@@ -100,6 +101,7 @@ class EngineActor:
         await SimulatedTables(history.store, history.tables).commit(view, add=add, remove=remove, frontier=frontier)
         # Expiring: files that only old snapshots name may be deleted at once.
         if world.chance(0.5):
+            world.trace(f"engine expires {len(remove)} files")
             await history.objects.delete([file.path.removeprefix(prefix) for file in remove])
 
     async def _rows(self, files: Sequence[DataFile]) -> list[Row]:

@@ -61,7 +61,10 @@ class Watcher:
 
     def view(self, topic: UUID) -> View:
         """The topic's table as it stands."""
-        return self._views[f"table/{topic.hex}"]
+        found = self._views.get(f"table/{topic.hex}")
+        if found is None:
+            self._auditor.fail(f"I5: topic {topic.hex[:4]} has no table of its own")
+        return found
 
     def caught_up(self, partition: StreamPartition) -> bool:
         head = self._heads.get(shard_of(partition))

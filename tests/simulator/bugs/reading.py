@@ -31,8 +31,12 @@ def name_instead_of_uuid() -> Iterator[None]:
     async def keep(self: SimulatedTables, topic_id: UUID) -> None:
         """The next topic of that name will want it."""
 
-    changed = {"load": by_name(load), "pointer": by_name(pointer), "named": by_name(named), "detach": keep}
-    with patch.multiple(SimulatedTables, create=create_once, **changed):
+    with (
+        patch.object(SimulatedTables, "create", create_once),
+        patch.multiple(
+            SimulatedTables, load=by_name(load), pointer=by_name(pointer), named=by_name(named), detach=keep
+        ),
+    ):
         yield
 
 
