@@ -36,7 +36,15 @@ def _family(running: Running) -> list[psutil.Process]:
 
 
 def _wait_until_gone(processes: list[psutil.Process], timeout_s: float) -> list[psutil.Process]:
-    return psutil.wait_procs(processes, timeout=timeout_s)[1]
+    """Those that still run. A dead one whose parent died before it waits for the system to take note, and counts not."""
+    return [process for process in psutil.wait_procs(processes, timeout=timeout_s)[1] if _runs(process)]
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _produce(bootstrap: str, values: list[bytes]) -> None:
