@@ -36,7 +36,7 @@ def _family(running: Running) -> list[psutil.Process]:
 
 
 def _wait_until_gone(processes: list[psutil.Process], timeout_s: float) -> list[psutil.Process]:
-    """Those that still run. A dead one whose parent died before it waits for the system to take note, and counts not."""
+    """Those that still run. A dead one that waits to be buried by the system does not count."""
     return [process for process in psutil.wait_procs(processes, timeout=timeout_s)[1] if _runs(process)]
 
 
