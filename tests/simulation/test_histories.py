@@ -70,10 +70,13 @@ def test_seeds_that_once_failed(seed: int) -> None:
 
 
 def test_the_same_seed_gives_the_same_trace_to_the_byte() -> None:
-    """In other processes, with other hash seeds, too."""
+    """In other processes, with other hash seeds, too, and whether the history breaks or not."""
     program = (
-        "import logging, sys; logging.disable(logging.CRITICAL); from simulator.history import run\n"
-        "for seed in range(1, 13): sys.stdout.write('\\n'.join(run(seed).trace))"
+        "import logging; logging.disable(logging.CRITICAL)\n"
+        "from simulator.bugs import BUGS; from simulator.history import run\n"
+        "for seed in range(1, 13): print(run(seed))\n"
+        "with BUGS['ack-before-commit'](), BUGS['extents-dropped-before-the-table-commit']():\n"
+        "    for seed in range(1, 13): print(run(seed))\n"
     )
     digests = set()
     for hash_seed in ("1", "2"):
@@ -81,6 +84,7 @@ def test_the_same_seed_gives_the_same_trace_to_the_byte() -> None:
         result = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
         digests.add(sha256(result.stdout).hexdigest())
         assert len(result.stdout) > 1_000
+        assert b"VIOLATION" in result.stdout
     assert len(digests) == 1
 
 

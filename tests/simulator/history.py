@@ -22,7 +22,7 @@ from simulator.backends import SimulatedObjects, SimulatedStore
 from simulator.batches import Row
 from simulator.clients import ConsumerActor, ProducerActor, fetch, rows_of
 from simulator.groups import MemberActor
-from simulator.loop import SimulatedLoop, Stuck
+from simulator.loop import START_S, SimulatedLoop, Stuck
 from simulator.outsiders import EngineActor, OwnerActor
 from simulator.scene import draw_scene
 from simulator.watcher import Watcher
@@ -55,12 +55,14 @@ def run(seed: int) -> Report:
     except (LakestreamError, Stuck) as error:
         violation = f"an actor did not expect {type(error).__name__}: {error}"
     finally:
+        # Before the end: in which order the tasks that are left are cancelled is not the seed's to decide.
+        trace, met, virtual_s = tuple(history.world.lines), history.auditor.violation, loop.now_s - START_S
         history.end()
         loop.close()
-    if violation is None and history.auditor.violation is not None:
-        violation = str(history.auditor.violation)
+    if violation is None and met is not None:
+        violation = str(met)
     acked = sum(map(len, history.auditor.acked.values()))
-    return Report(seed, tuple(history.world.lines), violation, acked, loop.now_s - 1000)
+    return Report(seed, trace, violation, acked, virtual_s)
 
 
 @dataclass
@@ -132,7 +134,7 @@ class History:
         for task in visiting:
             self._background.remove(task)
             task.cancel()
-        await self._unless_violated(asyncio.sleep(2 * CALM_S))
+        await self._pause(2 * CALM_S)
         await self._until(
             lambda: all(map(self.watcher.caught_up, self.partitions())), "I7: the log does not reach the table"
         )
@@ -147,7 +149,7 @@ class History:
         while not holds():
             if self.loop.time() > deadline:
                 self.auditor.fail(trouble)
-            await self._unless_violated(asyncio.sleep(0.2))
+            await self._pause(0.2)
 
     async def _audit(self) -> None:
         for broker in self._brokers:
@@ -175,7 +177,7 @@ class History:
                 return
             if self.loop.time() > deadline:
                 self.auditor.fail(f"I7: dead objects stay for ever: {stale}")
-            await self._unless_violated(asyncio.sleep(2.0))
+            await self._pause(2.0)
 
     def _orphans(self) -> list[str]:
         """Files of the table that no worker can commit any more."""
@@ -210,6 +212,15 @@ class History:
             if end <= position:
                 self.auditor.fail(f"I4: a fetch at {partition.index}/{position} below the end did not advance")
             position = end
+
+    async def _pause(self, delay_s: float) -> None:
+        """Time passes; what an actor met in the background ends the history."""
+        await self.world.sleep(delay_s)
+        for task in [task for task in self._background if task.done()]:
+            self._background.remove(task)
+            task.result()
+        if self.auditor.violation is not None:
+            raise self.auditor.violation
 
     async def _unless_violated(self, work: Coroutine[Any, Any, Any]) -> Any:
         """A violation that an actor met in the background ends the history."""
