@@ -102,9 +102,12 @@ def _check_acked(stream: Stream, writers: list[Writer]) -> None:
         acked = {offset: tuple(sent) for writer in writers for offset, sent in writer.acked[partition].items()}
         assert len(acked) == sum(len(writer.acked[partition]) for writer in writers), "two records share an offset"
         assert [offset for offset, sent in acked.items() if served[offset : offset + 1] != [sent]] == []
+        known = set(served)
+        placeless = [tuple(sent) for writer in writers for sent in writer.placeless[partition]]
+        assert [sent for sent in placeless if sent not in known] == [], "acknowledged, and nowhere"
         values = Counter(record.value or b"" for record in records)
         assert [value for value, count in values.items() if count > 1] == []
-        assert set(values) - {sent[1] for sent in acked.values()} <= unknown
+        assert set(values) - {sent[1] for sent in (*acked.values(), *placeless)} <= unknown
         for writer in writers:
             assert writer.twice == []
             mine = [int(headers[0][1] or b"") for _, value, headers in served if _by(value, writer)]

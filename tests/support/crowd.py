@@ -56,8 +56,9 @@ class Client(threading.Thread):
 
 
 class Writer(Client):
-    """An idempotent producer at a steady pace. `acked[partition][offset]` is what was acknowledged there; `unknown` has
-    the values without a verdict."""
+    """An idempotent producer at a steady pace. `acked[partition][offset]` is what was acknowledged there,
+    `placeless` what was without an offset (librdkafka gives none for a batch that it learns is a duplicate); `unknown`
+    has the values without a verdict."""
 
     def __init__(self, name: str, bootstrap: str, topic: str, partitions: int, records_per_s: int) -> None:
         super().__init__(name)
@@ -65,6 +66,7 @@ class Writer(Client):
         self._partitions = partitions
         self._records_per_s = records_per_s
         self.acked: dict[int, dict[int, Sent]] = {index: {} for index in range(partitions)}
+        self.placeless: dict[int, list[Sent]] = {index: [] for index in range(partitions)}
         self.unknown: set[bytes] = set()
         self.twice: list[tuple[int, int]] = []
         settings = {"enable.idempotence": True, "linger.ms": 5, "message.timeout.ms": PATIENCE_S * 1000}
@@ -72,7 +74,7 @@ class Writer(Client):
 
     @property
     def acked_count(self) -> int:
-        return sum(map(len, self.acked.values()))
+        return sum(map(len, (*self.acked.values(), *self.placeless.values())))
 
     def work(self) -> None:
         number, started = 0, time.monotonic()
@@ -91,6 +93,8 @@ class Writer(Client):
         def told(error: KafkaError | None, message: Any) -> None:
             if error is not None:
                 self.unknown.add(sent.value)
+            elif message.offset() is None:
+                self.placeless[partition].append(sent)
             elif self.acked[partition].setdefault(message.offset(), sent) is not sent:
                 self.twice.append((partition, message.offset()))
 
