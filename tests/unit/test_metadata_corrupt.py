@@ -3,6 +3,7 @@
 import asyncio
 import random
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 from zlib import crc32
@@ -22,7 +23,7 @@ from lakestream.metadata.log import read_extents, read_head
 from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.pointers import Pointer, Pointers, TableName
 from lakestream.metadata.sqlite import open_sqlite
-from lakestream.metadata.store import Address, Entry, Store, Transaction
+from lakestream.metadata.store import Address, Entry, Outcome, Store, Transaction
 from lakestream.metadata.topics import Topic, Topics
 from lakestream.model import StreamPartition
 from lakestream.runtime import system
@@ -201,6 +202,31 @@ def test_a_damaged_row_fails_the_appends_of_its_partition_only() -> None:
         await Committer(store).resume([offer(zero, 3)], verdicts)
         assert isinstance(verdicts[zero], Unreadable)
         assert verdicts[zero].unknown
+
+    asyncio.run(main())
+
+
+def test_damage_found_by_a_lost_race_says_if_an_earlier_attempt_may_have_landed() -> None:
+    class Racing(MemoryStore):
+        armed = False
+
+        async def transact(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+            if self.armed:
+                self.armed = False
+                await damage(self, Address(transactions[0].shard, HEAD))
+            return await super().transact(transactions)
+
+    async def main() -> None:
+        for resumed in (False, True):
+            store = Racing(system())
+            [partition] = (await Topics(store, system()).create("t", 1, {})).each_partition()
+            store.armed = True
+            verdicts: dict[StreamPartition, Verdict] = {}
+            committer = Committer(store)
+            await (committer.resume if resumed else committer.commit)([offer(partition)], verdicts)
+            verdict = verdicts[partition]
+            assert isinstance(verdict, Unreadable)
+            assert verdict.unknown is resumed
 
     asyncio.run(main())
 

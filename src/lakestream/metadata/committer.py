@@ -113,10 +113,14 @@ class Committer:
                     verdicts[offer.partition] = verdict
                 elif known is not None:
                     attempts.append(_attempt(known, offer))
-            open_offers = await self._attempt_all(attempts, verdicts)
+            open_offers = await self._attempt_all(attempts, verdicts, unknown=unknown)
 
     async def _attempt_all(
-        self, attempts: Sequence[tuple[Offer, Decision, Transaction]], verdicts: dict[StreamPartition, Verdict]
+        self,
+        attempts: Sequence[tuple[Offer, Decision, Transaction]],
+        verdicts: dict[StreamPartition, Verdict],
+        *,
+        unknown: bool,
     ) -> list[Offer]:
         """One round trip; the offers that lost a race."""
         if not attempts:
@@ -140,7 +144,7 @@ class Committer:
                 if error is None:
                     lost.append(offer)
                 else:
-                    verdicts[offer.partition] = Unreadable(error)
+                    verdicts[offer.partition] = Unreadable(error, unknown)
         return lost
 
     async def _learn(self, offers: Sequence[Offer]) -> dict[StreamPartition, CorruptObject]:
