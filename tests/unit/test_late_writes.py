@@ -47,35 +47,43 @@ class Delaying(MemoryStore):
             await super().transact(transactions)
 
 
+async def _held_group() -> tuple[Delaying, GroupRows]:
+    store = Delaying()
+    lease = await store.acquire_lease(lease_address("g"), "holder", ttl_ms=60_000)
+    rows = GroupRows(store, "g", lease.token)
+    await rows.load()
+    return store, rows
+
+
+async def _loaded(store: Delaying) -> GroupState:
+    """As the holder finds it when it looks again."""
+    lease = await store.acquire_lease(lease_address("g"), "holder", ttl_ms=60_000)
+    return await GroupRows(store, "g", lease.token).load()
+
+
 def test_a_late_save_of_a_generation_does_not_undo_a_newer_one() -> None:
     async def main() -> None:
-        store = Delaying()
-        lease = await store.acquire_lease(lease_address("g"), "holder", ttl_ms=60_000)
-        rows = GroupRows(store, "g", lease.token)
-        await rows.load()
+        store, rows = await _held_group()
         store.delayed = 1
         with pytest.raises(Unavailable):
             await rows.save(GroupState(1, "consumer"))
         await rows.save(GroupState(1, "consumer"))
         await rows.save(GroupState(2, "consumer"))
         await store.arrive()
-        assert (await GroupRows(store, "g", lease.token).load()).generation == 2
+        assert (await _loaded(store)).generation == 2
 
     asyncio.run(main())
 
 
 def test_a_save_that_landed_without_a_reply_does_not_block_the_next() -> None:
     async def main() -> None:
-        store = Delaying()
-        lease = await store.acquire_lease(lease_address("g"), "holder", ttl_ms=60_000)
-        rows = GroupRows(store, "g", lease.token)
-        await rows.load()
+        store, rows = await _held_group()
         store.delayed = 1
         with pytest.raises(Unavailable):
             await rows.save(GroupState(1, "consumer"))
         await store.arrive()
         await rows.save(GroupState(2, "consumer"))
-        assert (await GroupRows(store, "g", lease.token).load()).generation == 2
+        assert (await _loaded(store)).generation == 2
 
     asyncio.run(main())
 
@@ -91,10 +99,7 @@ async def _stored(store: MemoryStore) -> int:
 
 def test_a_late_commit_of_offsets_does_not_undo_a_newer_one() -> None:
     async def main() -> None:
-        store = Delaying()
-        lease = await store.acquire_lease(lease_address("g"), "holder", ttl_ms=60_000)
-        rows = GroupRows(store, "g", lease.token)
-        await rows.load()
+        store, rows = await _held_group()
         store.delayed = 1
         with pytest.raises(Unavailable):
             await rows.commit(_at(3))
@@ -107,10 +112,7 @@ def test_a_late_commit_of_offsets_does_not_undo_a_newer_one() -> None:
 
 def test_a_commit_that_landed_without_a_reply_does_not_block_the_next() -> None:
     async def main() -> None:
-        store = Delaying()
-        lease = await store.acquire_lease(lease_address("g"), "holder", ttl_ms=60_000)
-        rows = GroupRows(store, "g", lease.token)
-        await rows.load()
+        store, rows = await _held_group()
         store.delayed = 1
         with pytest.raises(Unavailable):
             await rows.commit(_at(3))

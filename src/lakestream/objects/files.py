@@ -40,19 +40,16 @@ class Files:
         """False, and no file, if this file system has no direct writes."""
         try:
             descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | _O_DIRECT, 0o666)
+            try:
+                self._write_direct(descriptor, parts)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
         except OSError as error:
             self._refused(error)
-            _remove(path)
+            with suppress(FileNotFoundError):
+                os.unlink(path)
             return False
-        try:
-            self._write_direct(descriptor, parts)
-            os.fsync(descriptor)
-        except OSError as error:
-            self._refused(error)
-            _remove(path)
-            return False
-        finally:
-            os.close(descriptor)
         return True
 
     def _refused(self, error: OSError) -> None:
@@ -108,37 +105,29 @@ class Files:
 
     def _read_direct(self, path: str, start: int, end: int) -> bytes | None:
         """None if this file system has no direct reads."""
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | _O_DIRECT)
-        except OSError as error:
-            self._refused(error)
-            return None
         pieces: list[bytes] = []
         try:
-            with self._aligned() as chunk:
-                while start < end:
-                    skipped = start % BLOCK_BYTES
-                    wanted = min(_whole_blocks(end - start + skipped), CHUNK_BYTES)
-                    got = min(os.preadv(descriptor, [chunk[:wanted]], start - skipped) - skipped, end - start)
-                    if got <= 0:
-                        break
-                    pieces.append(bytes(chunk[skipped : skipped + got]))
-                    start += got
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | _O_DIRECT)
+            try:
+                with self._aligned() as chunk:
+                    while start < end:
+                        skipped = start % BLOCK_BYTES
+                        wanted = min(_whole_blocks(end - start + skipped), CHUNK_BYTES)
+                        got = min(os.preadv(descriptor, [chunk[:wanted]], start - skipped) - skipped, end - start)
+                        if got <= 0:
+                            break
+                        pieces.append(bytes(chunk[skipped : skipped + got]))
+                        start += got
+            finally:
+                os.close(descriptor)
         except OSError as error:
             self._refused(error)
             return None
-        finally:
-            os.close(descriptor)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _whole_blocks(size_bytes: int) -> int:
     return -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES
-
-
-def _remove(path: str) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(path)
 
 
 def _write_whole(descriptor: int, view: memoryview) -> None:
