@@ -21,7 +21,7 @@ HISTORIES = 1_000
 # they showed then: they are more seeds, not regression tests.
 ONCE_FAILED = (7, 14, 17, 88, 136, 148, 445, 1866, 1909, 2410, 6503, 8033)
 
-LIMIT = 300
+LIMIT = 1_000
 """Histories within which every planted bug is found."""
 
 FAULTS = (

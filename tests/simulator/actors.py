@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import ObjectMissing, RetryableError, UnknownStream
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from simulator.history import History
 
 T = TypeVar("T")
+
+_REST_LEAST_S: Final = 0.05
 
 
 class Disconnected(RetryableError):
@@ -46,7 +48,7 @@ class BrokerActor:
             process.start(self._serve(process))
             await crashed.wait()
             self.streams = None
-            await asyncio.sleep(world.random.uniform(0.01, 3.0))
+            await asyncio.sleep(world.random.uniform(0.01, 1.5))
 
     async def call(self, work: Callable[[Streams], Awaitable[T]]) -> T:
         """A request to this broker: lost if it crashes, unanswered if it sleeps too long."""
@@ -111,7 +113,7 @@ class PipelineActor:
         self._history = history
         self._name = f"pipeline{number}"
         self.rounds = 0
-        """How often it went through everything without a fault."""
+        """How often it went through everything since the faults stopped."""
 
     async def live(self) -> None:
         world = self._history.world
@@ -121,10 +123,10 @@ class PipelineActor:
             process.on_crash = crashed.set
             process.start(self._work(process))
             await crashed.wait()
-            await asyncio.sleep(world.random.uniform(0.01, 5.0))
+            await asyncio.sleep(world.random.uniform(0.01, 2.5))
 
     async def _work(self, process: Process) -> None:
-        history, world = self._history, self._history.world
+        history, world, scene = self._history, self._history.world, self._history.scene
         runtime = process.runtime()
         lake = Lake(
             history.store,
@@ -132,23 +134,26 @@ class PipelineActor:
             history.objects,
             SimulatedTiles(history.objects, runtime),
             runtime,
-            history.scene.pipeline,
+            scene.pipeline,
         )
         topics = Topics(history.store, runtime)
         worker = Worker(lake, topics, name=f"{self._name}-{runtime.new_id()}", respect_leases=world.chance(0.5))
         collector, orphans = Collector(lake), Orphans(lake, topics)
-        rest_s = 0.05
+        rest_s = _REST_LEAST_S
         while True:
             try:
                 tick = await worker.tick()
-                rest_s = 0.05 if tick.topics else min(rest_s * 2, 2.0 if world.is_calm else 0.4)
+                least_s, most_s = (0.8, 2.0) if world.is_calm else (_REST_LEAST_S, scene.rest_most_s)
+                rest_s = least_s if tick.topics else max(least_s, min(rest_s * 2, most_s))
                 for failure in tick.failures:
                     world.trace(f"{self._name} sets the topic aside: {failure.error}")
                     if not isinstance(failure.error, RetryableError | UnknownStream | ObjectMissing):
                         history.auditor.fail(f"I4: {self._name} reports {failure.error}")
-                await collector.collect()
-                await orphans.collect()
-                self.rounds += 1
+                if world.is_calm or world.chance(scene.collects):
+                    await collector.collect()
+                if world.is_calm or world.chance(scene.collects):
+                    await orphans.collect()
+                self.rounds += world.is_calm
             except (RetryableError, UnknownStream) as error:
                 world.trace(f"{self._name} stops short: {error}")
             await asyncio.sleep(world.random.uniform(0.5, 1.0) * rest_s)

@@ -87,20 +87,23 @@ class ConsumerActor:
 
     async def live(self) -> None:
         history, random = self._history, self._history.world.random
+        rest_s = 0.4
         while True:
             partition = random.choice(history.partitions())
-            await self._poll(partition, wait_ms=random.choice((0, 200)))
-            await asyncio.sleep(random.uniform(0.0, 0.4))
+            found = await self._poll(partition, wait_ms=random.choice((0, 200)))
+            rest_s = 0.4 if found else min(rest_s * 2, 3.2)
+            await asyncio.sleep(random.uniform(0.0, rest_s))
 
-    async def _poll(self, partition: StreamPartition, wait_ms: int) -> None:
+    async def _poll(self, partition: StreamPartition, wait_ms: int) -> bool:
+        """Whether there was anything."""
         history = self._history
         position = self._positions.get(partition, 0)
         try:
             fetched = await history.broker().call(lambda streams: fetch(streams, partition, position, wait_ms))
         except RetryableError:
-            return
+            return False
         if partition.topic_id in history.auditor.gone:
-            return
+            return False
         if fetched.error is None:
             found, end = rows_of(fetched, position)
             history.auditor.read(partition, position, found, end, self._name)
@@ -111,6 +114,7 @@ class ConsumerActor:
             history.auditor.fail(f"I3: {self._name} is told out of range: {fetched.error}")
         elif not isinstance(fetched.error, RetryableError | UnknownStream):
             history.auditor.fail(f"I4: {self._name} at {partition.index}/{position}: {fetched.error}")
+        return bool(fetched.parts)
 
 
 async def fetch(streams: Streams, partition: StreamPartition, position: int, wait_ms: int) -> Fetched:

@@ -91,7 +91,7 @@ def draw_faults(random: Random, *, grouped: bool) -> Faults:
         split=random.choice((0.0, 0.0, 0.1)),
         pause_most_s=random.choice((0.5, 3.0, 10.0, 30.0)),
         late_most_s=random.choice((0.5, 5.0)),
-        silence_most_s=random.choice((0.0, 0.5, 3.0)),
+        silence_most_s=random.choice((0.0, 0.5, 2.0)),
         slow_most_s=random.choice((0.25, 2.0)),
         outage_most_s=random.choice((0.2, 2.0)),
         latencies_s=random.choice(((NEAR_S,), (NEAR_S,), (NEAR_S, 0.05) if grouped else (NEAR_S, 0.05, 0.5))),

@@ -32,7 +32,7 @@ class MemberActor:
     async def live(self) -> None:
         random = self._history.world.random
         while True:
-            await asyncio.sleep(random.uniform(0.02, 0.3))
+            await asyncio.sleep(random.uniform(0.02, 0.4))
             try:
                 await self._belong()
             except (RetryableError, NotCoordinator, UnknownStream):
@@ -68,7 +68,7 @@ class MemberActor:
             # A commit of its own that it gave up may land yet: a member never asks to go back.
             positions[partition] = max(positions.get(partition, 0), known)
         for _ in range(random.randint(1, 6)):
-            await asyncio.sleep(random.uniform(0.02, 0.3))
+            await asyncio.sleep(random.uniform(0.02, 0.4))
             error = await coordinator.coordinate(
                 lambda group: group.heartbeat(GROUP, self._member_id, None, generation)
             )

@@ -55,9 +55,9 @@ def run(seed: int) -> Report:
     except (LakestreamError, Stuck) as error:
         violation = f"an actor did not expect {type(error).__name__}: {error}"
     finally:
-        # Before the end: in which order the tasks that are left are cancelled is not the seed's to decide.
+        # Before the end: what tasks do when they are cancelled is no part of the history.
         trace, met, virtual_s = tuple(history.world.lines), history.auditor.violation, loop.now_s - START_S
-        history.end()
+        history.world.end()
         loop.close()
     if violation is None and met is not None:
         violation = str(met)
@@ -121,11 +121,6 @@ class History:
         await self.all(*(each.live() for each in (*producers, self._owner)), asyncio.sleep(scene.lasts_s))
         await self._calm_down(visiting)
         await self._audit()
-
-    def end(self) -> None:
-        for task in asyncio.all_tasks(self.loop):
-            task.cancel()
-        self.loop.run_until_complete(_settled())
 
     async def _calm_down(self, visiting: Sequence["asyncio.Task[Any]"]) -> None:
         """No more faults and no more visitors. What is still on its way arrives, sleepers wake, the crashed return."""
@@ -245,8 +240,3 @@ class History:
         task = self.loop.create_task(work)
         self._background.append(task)
         return task
-
-
-async def _settled() -> None:
-    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    await asyncio.gather(*others, return_exceptions=True)

@@ -42,7 +42,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self.now_s = START_S
-        self._soon: deque[Event] = deque()
+        self._soon: deque[tuple[Context, Callable[..., Any], tuple[Any, ...]]] = deque()
         self._timers: list[Event] = []
         self._numbers = 0
 
@@ -55,10 +55,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def create_future(self) -> "asyncio.Future[Any]":
         return Future(loop=self)
 
-    def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> Event:  # type: ignore[override]
-        event = Event((0.0, 0, context or copy_context(), callback, args))
-        self._soon.append(event)
-        return event
+    def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> None:  # type: ignore[override]
+        """Not to be cancelled: nobody under test does."""
+        self._soon.append((context or copy_context(), callback, args))
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
@@ -82,6 +81,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         event.cancel()
         return self.call_later(delay_s, callback, *args, context=context)
 
+    def forget(self) -> None:
+        """What has not happened yet never will."""
+        self._soon.clear()
+        self._timers.clear()
+
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> NoReturn:
         raise AssertionError(f"{func} would leave the simulation through a thread")
 
@@ -92,9 +96,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         while True:
             try:
                 while soon:
-                    _, _, context, callback, args = take()
-                    if callback is not None:
-                        context.run(callback, *args)
+                    context, callback, args = take()
+                    context.run(callback, *args)
                 if self._stopping:  # type: ignore[attr-defined]
                     return
                 if not timers:

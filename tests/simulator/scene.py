@@ -39,40 +39,48 @@ class Scene:
     """How old a listing may be, and how long a deleted object may still be served."""
     partial_deletes: bool
     broker_ttl_ms: int
+    rest_most_s: float
+    """How long a pipeline rests that finds nothing to do."""
+    collects: float
+    """How often it looks for garbage after it moved what was due."""
     stream: StreamSettings
     pipeline: PipelineSettings
     group: GroupSettings
 
 
 def draw_scene(random: Random) -> Scene:
-    """Histories of consumer groups are longer and have less of everything else, so that all cost about the same."""
-    grouped = random.random() < 0.3
+    """Histories of consumer groups are longer and have less of everything else, so that all cost about the same.
+    An eager pipeline, which costs more, is that of some only: it makes objects old fast."""
+    grouped = random.random() < 0.25
+    eager = not grouped and random.random() < 0.3
     return Scene(
         faults=draw_faults(random, grouped=grouped),
-        brokers=random.choice((2, 3)) if grouped else random.choice((1, 2, 3)),
-        pipelines=1 if grouped else random.choice((1, 1, 2)),
-        producers=1 if grouped else random.choice((1, 2, 3)),
-        batches_most=4 if grouped else 10,
+        brokers=random.choice((2, 2, 3)) if grouped else random.choice((1, 2, 2, 3)),
+        pipelines=1 if grouped else random.choice((1, 1, 1, 2)),
+        producers=1 if grouped else random.choice((1, 1, 2, 3)),
+        batches_most=3 if grouped else random.choice((2, 2, 2, 3, 12)),
         idempotent=random.choice((0.0, 0.7, 1.0)),
         first_sequence=random.choice((0, 0, _SEQUENCE_LAST - 1)),
         sends_most=random.choice((2, 12)),
-        patience_s=random.choice((1.0, 3.0) if grouped else (1.0, 20.0, 20.0)),
+        patience_s=random.choice((1.0, 3.0) if grouped else (1.0, 10.0, 10.0)),
         consumers=0 if grouped else random.choice((0, 1, 1, 2)),
         members=random.choice((2, 3)) if grouped else 0,
         session_ms=random.choice((400, 2_000)),
-        lasts_s=random.choice((3.0, 8.0)) if grouped else random.choice((0.0, 0.0, 3.0)),
+        lasts_s=random.choice((2.0, 4.0)) if grouped else random.choice((0.0, 0.0, 0.0, 3.0)),
         engine=not grouped and random.random() < 0.5,
         delete_rows=random.choice((0.0, 0.3)),
         roll_back=random.choice((0.0, 0.4)),
-        recreations=0 if grouped else random.choice((0, 0, 0, 1, 2)),
+        recreations=0 if grouped else random.choice((0, 0, 0, 1, 3)),
         stale_s=random.choice((0.0, 5.0)),
         partial_deletes=random.random() < 0.3,
-        broker_ttl_ms=random.choice((1_000, 10_000)) if grouped else 10_000,
+        broker_ttl_ms=random.choice((2_000, 10_000)) if grouped else 20_000,
+        rest_most_s=0.2 if eager else 1.6,
+        collects=1.0 if eager else 0.3,
         stream=StreamSettings(
             flush_interval_ms=random.choice((1, 20)),
             flushes_in_flight=random.choice((1, 3)),
             view_check_ms=random.choice((0, 500, 5_000)),
-            generation_check_ms=random.choice((300, 2_000)),
+            generation_check_ms=random.choice((500, 4_000)),
             upload_deadline_ms=random.choice((500, 20_000)),
             tail_cache_bytes=random.choice((0, 10_000)),
             receipt_idle_ms=random.choice((50, 2_000)),

@@ -4,7 +4,7 @@ Everything random comes from one seeded generator, asked in a deterministic orde
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from random import Random
@@ -42,7 +42,7 @@ class Process:
     alive: bool = True
     paused_until_s: float = 0.0
     latency_most_s: float = NEAR_S
-    tasks: dict["asyncio.Task[Any]", None] = field(default_factory=dict)
+    tasks: list["asyncio.Task[Any]"] = field(default_factory=list)
     context: Context = field(default_factory=Context)
     on_crash: Callable[[], None] = lambda: None
 
@@ -58,17 +58,12 @@ class Process:
     def start(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         return self.world.loop.create_task(work, context=self.context)
 
-    def reap(self, task: "asyncio.Task[Any]") -> None:
-        self.tasks.pop(task, None)
-        if not self.alive and not task.cancelled():
-            task.exception()
-
     def crash(self) -> None:
         """At once: no clean-up, no goodbye."""
         if self.alive:
             self.world.trace(f"{self.name} crashes")
             self.alive = False
-            for task in list(self.tasks):
+            for task in self.tasks:
                 task.cancel()
             self.on_crash()
 
@@ -87,6 +82,8 @@ class World:
         self.lines: list[str] = []
         self._late: list[Event] = []
         self.processes: list[Process] = []
+        self._tasks: list[asyncio.Task[Any]] = []
+        """Every task there ever was: histories are short, and keeping them costs less than burying each."""
         loop.set_task_factory(self._new_task)
 
     def now_ms(self) -> int:
@@ -248,6 +245,19 @@ class World:
         self.loop.call_later(delay_s, _wake, future, context=_NOBODY)
         return future
 
+    def end(self) -> None:
+        """Nothing runs any more, and no outcome is left unheard."""
+        running = [task for task in self._tasks if task.cancel()]
+        self.loop.run_until_complete(_ended(running))
+        for task in self._tasks:
+            if not task.cancelled():
+                task.exception()
+        # Most of a history goes here, and not when somebody looks for garbage, which costs more.
+        self._tasks.clear()
+        for process in self.processes:
+            process.tasks.clear()
+        self.loop.forget()
+
     def _draw_skew_ms(self) -> int:
         skew_ms = self.faults.skew_most_ms
         return self.random.randint(-skew_ms, skew_ms) if skew_ms else 0
@@ -258,10 +268,14 @@ class World:
         task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **options)
         context = options.get("context")
         process = context.get(_process) if context is not None else _process.get()
+        self._tasks.append(task)
         if process is not None:
-            process.tasks[task] = None
-            task.add_done_callback(process.reap, context=_NOBODY)
+            process.tasks.append(task)
         return task
+
+
+async def _ended(tasks: Sequence["asyncio.Task[Any]"]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def current_process() -> Process | None:

@@ -132,6 +132,8 @@ class Worker:
     async def _read_heads(self, topics: Sequence[Topic], progress: _Progress) -> Mapping[UUID, Mapping[int, Head]]:
         """One round trip. A partition without head is being deleted: nothing of it is due. A topic of which a head is
         damaged is set aside."""
+        if not topics:
+            return {}
         partitions = [partition for topic in topics for partition in topic.each_partition()]
         entries = iter(await self._lake.store.get([head_address(partition) for partition in partitions]))
         heads: dict[UUID, dict[int, Head]] = {}
