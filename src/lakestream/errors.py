@@ -9,7 +9,8 @@ LakestreamError
 │   ├── RecordsTooLarge       above the configured maximum
 │   ├── UnknownStream         no such topic, topic id or partition
 │   ├── StreamExists          a topic of that name is there already
-│   ├── InvalidStream         a topic name, partition count or setting that cannot be
+│   ├── InvalidStream         a topic name or partition count that cannot be
+│   │   └── InvalidSetting      a topic's setting that cannot be
 │   ├── OffsetOutOfRange      below the log start or beyond the end
 │   ├── SequenceGap           an idempotent producer skipped a sequence
 │   ├── DuplicateSequence     a retry older than the batches that are remembered
@@ -61,6 +62,9 @@ class StreamExists(RequestError): ...
 
 
 class InvalidStream(RequestError): ...
+
+
+class InvalidSetting(InvalidStream): ...
 
 
 class OffsetOutOfRange(RequestError): ...

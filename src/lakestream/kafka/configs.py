@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from lakestream.kafka.settings import KafkaSettings
+from lakestream.metadata.options import OPTIONS
 
 
 class Kind:
@@ -19,6 +20,9 @@ class Kind:
     LONG: Final = 5
     DOUBLE: Final = 6
     LIST: Final = 7
+
+
+_KINDS: Final = {"string": Kind.STRING, "long": Kind.LONG, "list": Kind.LIST}
 
 
 class Source:
@@ -80,13 +84,11 @@ def broker_configs(broker_id: int, settings: KafkaSettings, max_batch_bytes: int
 
 def _topic_defaults(max_batch_bytes: int) -> list[Config]:
     values = [
-        ("cleanup.policy", "delete", Kind.LIST, "Records are never compacted."),
         ("compression.type", "producer", Kind.STRING, "Batches stay as the producer compressed them."),
         ("lakestream.profile", "diskless", Kind.STRING, "Where WAL objects go and how long they wait."),
         ("max.message.bytes", str(max_batch_bytes), Kind.INT, "The largest record batch."),
         ("message.timestamp.type", "CreateTime", Kind.STRING, "Timestamps are the producer's."),
         ("min.insync.replicas", "1", Kind.INT, "An ack means that the object store has the records."),
-        ("retention.bytes", "-1", Kind.LONG, "No limit: the table keeps the records."),
-        ("retention.ms", "-1", Kind.LONG, "No limit: the table keeps the records."),
+        *((option.name, option.default, _KINDS[option.kind], option.meaning) for option in OPTIONS),
     ]
     return [Config(name, value, kind, Source.DEFAULT, text) for name, value, kind, text in values]

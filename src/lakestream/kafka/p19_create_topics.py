@@ -16,6 +16,7 @@ from lakestream.kafka.api import Context, Reply, api
 from lakestream.kafka.configs import topic_configs
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.writing import Fields
+from lakestream.metadata.options import topic_options
 from lakestream.metadata.topics import check_name
 
 
@@ -103,7 +104,9 @@ def _configs(asked: Any) -> dict[str, str]:
     names = [config.name for config in asked.configs]
     if len(set(names)) < len(names) or any(config.value is None for config in asked.configs):
         raise _Refused(ErrorCode.invalid_config, "each setting needs one value")
-    return {config.name: config.value for config in asked.configs}
+    configs = {config.name: config.value for config in asked.configs}
+    topic_options(configs)
+    return configs
 
 
 API = api(19, handle)

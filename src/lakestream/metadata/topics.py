@@ -15,6 +15,7 @@ import msgspec
 from lakestream.errors import CorruptObject, InvalidStream, StreamExists, UnknownStream
 from lakestream.metadata import codec
 from lakestream.metadata.log import create_head, delete_log
+from lakestream.metadata.options import TopicOptions, topic_options
 from lakestream.metadata.store import ABSENT, Address, Applied, Store, Transaction
 from lakestream.model import StreamPartition
 from lakestream.runtime import Runtime
@@ -37,6 +38,10 @@ class Topic(msgspec.Struct, frozen=True):
     partitions: int
     configs: dict[str, str]
     created_ms: int
+
+    @property
+    def options(self) -> TopicOptions:
+        return topic_options(self.configs)
 
     def each_partition(self) -> list[StreamPartition]:
         return [StreamPartition(self.topic_id, index) for index in range(self.partitions)]
@@ -132,6 +137,7 @@ class Topics:
         check_name(name)
         if not 1 <= partitions <= MAX_PARTITIONS:
             raise InvalidStream(f"{name} cannot have {partitions} partitions: choose 1 to {MAX_PARTITIONS}")
+        topic_options(configs)
         if await self.by_names([name]):
             raise StreamExists(f"topic {name} already exists")
         topic = Topic(name, self._runtime.new_id(), partitions, dict(configs), self._runtime.clock.now_ms())
