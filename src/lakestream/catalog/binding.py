@@ -57,20 +57,23 @@ async def detach(pointers: Pointers, topic_id: UUID) -> str | None:
         if row is None:
             await pointers.drop(topic_id)
             return None
-        if not row.pointer.bound:
-            break
-        await pointers.mark_leaving(topic_id)
-        try:
-            await pointers.swing(topic_id, row.version, Pointer(row.pointer.metadata_location, bound=False))
-        except Conflict:
-            continue
-        break
-    name = await pointers.name_of(topic_id)
-    if name is None:
-        # Its creation was never finished, so nothing was ever committed to it.
-        await pointers.drop(topic_id)
-        return None
-    if not name.name.endswith(detached_name("", topic_id)):
+        if row.pointer.bound:
+            await pointers.mark_leaving(topic_id)
+            try:
+                await pointers.swing(topic_id, row.version, Pointer(row.pointer.metadata_location, bound=False))
+            except Conflict:
+                continue
+        name = await pointers.name_of(topic_id)
+        if name is None:
+            # Its creation was never finished, so nothing was ever committed to it.
+            await pointers.drop(topic_id)
+            return None
+        if name.name.endswith(detached_name("", topic_id)):
+            return str(name)
         name = TableName(name.namespace, detached_name(name.name, topic_id))
-        await pointers.rename(topic_id, name)
-    return str(name)
+        try:
+            await pointers.rename(topic_id, name)
+        except UnknownTable:
+            # Somebody else found its creation unfinished, and dropped it meanwhile.
+            continue
+        return str(name)
