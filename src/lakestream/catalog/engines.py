@@ -24,6 +24,7 @@ from pyiceberg.utils.properties import property_as_bool
 
 from lakestream.catalog.commit import Change, Commits, Current, apply_change
 from lakestream.catalog.index import read_entries, read_manifests
+from lakestream.catalog.stamp import stamped
 from lakestream.errors import Conflict, RequestError, TableExists, TableRefused, UnknownNamespace, UnknownTable
 from lakestream.metadata.pointers import TableName, check_names
 
@@ -95,7 +96,8 @@ class EngineTables:
         current = await self.load(name)
 
         def prepare(metadata: TableMetadata, _written: list[str]) -> Change:
-            return Change(requirements, list(_without_absent_removals(metadata, updates)))
+            possible = list(_without_absent_removals(metadata, updates))
+            return Change(requirements, list(stamped(metadata, possible)) if current.row.pointer.bound else possible)
 
         return await self.commits.commit(current, prepare, outside=True)
 
