@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lakestream.catalog.engines import EngineTables
 from lakestream.errors import LakestreamError
 from lakestream.http.errors import on_http_error, on_invalid_request, on_lakestream_error, on_unexpected_error
-from lakestream.http.iceberg import IcebergCatalog
+from lakestream.http.iceberg import Freshen, IcebergCatalog
 from lakestream.http.metrics import CONTENT_TYPE, Metrics
 
 _HEALTH_TIMEOUT_S: Final = 5.0
@@ -28,8 +28,10 @@ def create_app(
     *,
     table_config: Mapping[str, str] = MappingProxyType({}),
     metrics: Metrics | None = None,
+    freshen: Freshen | None = None,
 ) -> ASGIApp:
-    """`tables` stays the caller's to close. `table_config` goes to engines with each table."""
+    """`tables` stays the caller's to close. `table_config` goes to engines with each table; `freshen` runs before each
+    load of one."""
     measured = metrics or Metrics()
 
     async def health(_request: Request) -> Response:
@@ -47,7 +49,7 @@ def create_app(
         routes=[
             Route("/health", health, methods=["GET"]),
             Route("/metrics", show_metrics, methods=["GET"]),
-            Mount("/iceberg", routes=IcebergCatalog(tables, table_config).routes()),
+            Mount("/iceberg", routes=IcebergCatalog(tables, table_config, freshen).routes()),
         ],
         exception_handlers={
             LakestreamError: on_lakestream_error,

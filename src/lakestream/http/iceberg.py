@@ -7,7 +7,8 @@ scan planning, OAuth. Lists are answered whole, in one page.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from pyiceberg.table.metadata import TableMetadata
@@ -31,6 +32,10 @@ from lakestream.metadata.pointers import Namespace, TableName
 
 M = TypeVar("M", bound=Message)
 
+Freshen = Callable[[TableName], Awaitable[Mapping[str, str]]]
+"""Brings a table up to date before it is loaded. Never raises `LakestreamError`; what it returns is told to the engine
+beside the table's configuration."""
+
 _MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 _LEVEL: Final = "\x1f"
 _ENDPOINTS: Final = [
@@ -52,10 +57,12 @@ _ENDPOINTS: Final = [
 
 
 class IcebergCatalog:
-    """`table_config` goes to engines with each table: what their file access needs to know."""
+    """`table_config` goes to engines with each table: what their file access needs to know. `freshen` runs before each
+    load."""
 
-    def __init__(self, tables: EngineTables, table_config: Mapping[str, str]) -> None:
+    def __init__(self, tables: EngineTables, table_config: Mapping[str, str], freshen: Freshen | None = None) -> None:
         self._tables = tables
+        self._freshen = freshen
         self._pointers = tables.commits.pointers
         self._table_config = dict(table_config)
 
@@ -137,8 +144,10 @@ class IcebergCatalog:
         return Response(status_code=204)
 
     async def load_table(self, request: Request) -> Response:
-        current = await self._tables.load(_table(request))
-        return await self._answer(current.location, current.metadata)
+        name = _table(request)
+        told = await self._freshen(name) if self._freshen is not None else {}
+        current = await self._tables.load(name)
+        return await self._answer(current.location, current.metadata, told)
 
     async def commit_table(self, request: Request) -> Response:
         wanted = await _body(request, CommitTable)
@@ -165,10 +174,12 @@ class IcebergCatalog:
         await _read(request)
         return Response(status_code=204)
 
-    async def _answer(self, location: str | None, metadata: TableMetadata) -> Response:
+    async def _answer(
+        self, location: str | None, metadata: TableMetadata, told: Mapping[str, str] = MappingProxyType({})
+    ) -> Response:
         """LoadTableResult, which is also a commit's answer. A staged table has no location yet."""
         text = await self._tables.commits.run(metadata.model_dump_json)
-        head: dict[str, Any] = {"config": self._table_config}
+        head: dict[str, Any] = {"config": {**self._table_config, **told}}
         if location is not None:
             head["metadata-location"] = location
         return Response(f'{json.dumps(head)[:-1]}, "metadata": {text}}}', media_type="application/json")
