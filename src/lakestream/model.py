@@ -18,7 +18,8 @@ class DataFile:
 
     A bound of None means that the manifest does not say: the file may match.
     Offsets and partitions are inclusive bounds. `path` is what the table names,
-    a full URL.
+    a full URL. `trouble`, if there is any, says why no stream can be served
+    from it.
     """
 
     path: str
@@ -30,13 +31,20 @@ class DataFile:
     offset_max: int | None
     timestamp_max_ms: int | None
     spec_id: int = 0
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PositionDeletes:
-    """A delete file of a table: rows (data file path, position) that are gone."""
+    """A delete file of a table: rows (data file path, position) that are gone.
+
+    `trouble`, if there is any, says why it cannot be applied: what it deletes is then unknown, and nothing that it
+    might concern may be served.
+    """
 
     path: str
+    record_count: int = 0
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,10 @@ from lakestream.catalog.index import ManifestIndex
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import CorruptObject, ObjectMissing, StorageError
 from lakestream.metadata.pointers import Pointer
+from lakestream.objects import MemoryObjects
+from lakestream.table.cache import SharedCache
+from lakestream.table.deletes import load_deletes
+from lakestream.table.parquet import ParquetFiles
 from lakestream.table.schema import RAW_SCHEMA, UNPARTITIONED
 
 
@@ -100,8 +104,10 @@ def test_deletes_that_cannot_be_applied_are_an_alarm(
         )
         with write_manifest(2, UNPARTITIONED, RAW_SCHEMA, io.new_output(path), 1, "deflate") as writer:
             writer.add_entry(entry)
+        [found] = ManifestIndex(io).get(writer.to_manifest_file()).deletes
+        assert found.path == "file:///deletes"
         with pytest.raises(StorageError, match=word):
-            ManifestIndex(io).get(writer.to_manifest_file())
+            await load_deletes([found], ParquetFiles(MemoryObjects(table.clock)), SharedCache(1))
 
     run_with_table(tmp_path, test)
 

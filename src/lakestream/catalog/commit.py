@@ -19,6 +19,7 @@ from lakestream.catalog.expiry import expired_files
 from lakestream.catalog.files import MetadataFiles, version_of
 from lakestream.catalog.index import ManifestIndex
 from lakestream.catalog.rules import check_change
+from lakestream.catalog.rules_outside import check_outside
 from lakestream.catalog.threads import Threads
 from lakestream.errors import Conflict, ObjectMissing, RequestError, StorageError, Unavailable
 from lakestream.metadata.pointers import Pointer, PointerRow, Pointers
@@ -135,6 +136,8 @@ class Commits:
                 return None
             if current.row.pointer.bound:
                 check_change(current.metadata, metadata)
+                if outside:
+                    check_outside(self.index, current.metadata, metadata)
             self.files.sync(written)
             location = self.files.write(metadata, version_of(current.location) + 1, unique)
             written.append(location)

@@ -15,13 +15,14 @@ from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntry, ManifestFile, read_manifest_list
 
 from lakestream.catalog.threads import Cache
-from lakestream.errors import CorruptObject, ObjectMissing, StorageError, Unavailable
+from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.table.schema import RAW_SCHEMA
 
 _PARTITION: Final = RAW_SCHEMA.find_field("_stream_partition").field_id
 _OFFSET: Final = RAW_SCHEMA.find_field("_offset").field_id
 _TIMESTAMP: Final = RAW_SCHEMA.find_field("_timestamp").field_id
+_PLACE: Final = {_PARTITION: "_stream_partition", _OFFSET: "_offset"}
 _INT: Final = struct.Struct("<i")
 _LONG: Final = struct.Struct("<q")
 _UNREADABLE: Final = (
@@ -98,7 +99,7 @@ class ManifestIndex:
         known = self._manifests.get(manifest.manifest_path)
         if known is None:
             self.reads += 1
-            known = _manifest(manifest.manifest_path, read_entries(self._io, manifest))
+            known = _manifest(read_entries(self._io, manifest))
             self._manifests.put(manifest.manifest_path, known)
         return known
 
@@ -107,25 +108,39 @@ def _weight(manifest: Manifest) -> int:
     return 1 + len(manifest.files) + len(manifest.deletes)
 
 
-def _manifest(path: str, entries: Sequence[ManifestEntry]) -> Manifest:
+def _manifest(entries: Sequence[ManifestEntry]) -> Manifest:
     files, deletes = [], []
     for entry in entries:
         file = entry.data_file
         if file.content == DataFileContent.DATA:
             files.append(to_data_file(file))
-        elif file.content == DataFileContent.EQUALITY_DELETES:
-            raise StorageError(
-                f"{path} names equality deletes ({file.file_path}), which cannot be applied to a stream:"
-                " rewrite the table's data files with the engine that wrote them"
-            )
-        elif file.file_format != FileFormat.PARQUET:
-            raise StorageError(
-                f"{path} names deletion vectors or deletes that are not Parquet ({file.file_path}),"
-                " which are not read yet: rewrite the table's data files with the engine that wrote them"
-            )
         else:
-            deletes.append(PositionDeletes(file.file_path))
+            deletes.append(PositionDeletes(file.file_path, file.record_count, _delete_trouble(file)))
     return Manifest(tuple(files), tuple(deletes))
+
+
+def _data_trouble(file: IcebergFile) -> str:
+    if file.file_format != FileFormat.PARQUET:
+        return f"{file.file_path} is {file.file_format.value}, and streams are served from Parquet only"
+    nulls = file.null_value_counts or {}
+    for field_id, name in _PLACE.items():
+        if nulls.get(field_id):
+            return f"{file.file_path} has {nulls[field_id]} rows without {name}, so they have no place in the stream"
+    return ""
+
+
+def _delete_trouble(file: IcebergFile) -> str:
+    if file.content == DataFileContent.EQUALITY_DELETES:
+        return (
+            f"{file.file_path} has equality deletes, which cannot be applied to a stream: let the engine delete by"
+            " position or by copy (merge-on-read or copy-on-write in Spark), or rewrite the data files with it"
+        )
+    if file.file_format != FileFormat.PARQUET:
+        return (
+            f"{file.file_path} has deletion vectors or deletes that are not Parquet, which are not read yet: set"
+            " write.delete.format.default=parquet and rewrite the data files with the engine that wrote them"
+        )
+    return ""
 
 
 def to_data_file(file: IcebergFile) -> DataFile:
@@ -141,6 +156,7 @@ def to_data_file(file: IcebergFile) -> DataFile:
         offset_max=_bound(_LONG, upper, _OFFSET),
         timestamp_max_ms=None if timestamp_max_us is None else timestamp_max_us // 1000,
         spec_id=file.spec_id,
+        trouble=_data_trouble(file),
     )
 
 

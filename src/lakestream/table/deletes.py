@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakestream.errors import StorageError
 from lakestream.model import PositionDeletes
 from lakestream.table.cache import SharedCache
 from lakestream.table.files import same_form
@@ -44,7 +45,11 @@ class Deleted:
 
 
 async def load_deletes(deletes: Sequence[PositionDeletes], files: ParquetFiles, cache: SharedCache) -> Deleted:
-    """Reads the delete files, those not read before."""
+    """Reads the delete files, those not read before. `StorageError` if one of them cannot be applied: rows that
+    somebody deleted would come back."""
+    for delete in deletes:
+        if delete.trouble:
+            raise StorageError(delete.trouble)
 
     async def one(path: str) -> tuple[str, ByFile]:
         return path, await files.read_all(path, ["file_path", "pos"], _by_file)
