@@ -31,6 +31,7 @@ from lakestream.stream import (
 class Log:
     batches: list[tuple[int, int, bytes]] = field(default_factory=list)
     end_offset: int = 0
+    start_offset: int = 0
 
 
 class FakeStreams:
@@ -117,24 +118,31 @@ class FakeStreams:
 
     def _read(self, request: FetchPartition) -> Fetched:
         log = self.logs.get(request.partition, Log())
-        if not 0 <= request.offset <= log.end_offset:
+        if not log.start_offset <= request.offset <= log.end_offset:
             return Fetched(request.partition, error=OffsetOutOfRange(str(request.offset)))
         parts: list[Buffer] = []
         for _, end, batch in log.batches:
             if end > request.offset and (not parts or sum(map(len, parts)) + len(batch) <= request.max_bytes):
                 parts.append(memoryview(batch))
-        return Fetched(request.partition, parts, log.end_offset, 0)
+        return Fetched(request.partition, parts, log.end_offset, log.start_offset)
 
     async def list_offset(self, partition: StreamPartition, timestamp_ms: int) -> OffsetAt:
         log = self.logs.get(partition, Log())
         if timestamp_ms == LATEST:
             return OffsetAt(log.end_offset, -1)
         if timestamp_ms == EARLIEST:
-            return OffsetAt(0, -1)
+            return OffsetAt(log.start_offset, -1)
         for base, _, batch in log.batches:
             if struct.unpack_from(">q", batch, 35)[0] >= timestamp_ms:
                 return OffsetAt(base, struct.unpack_from(">q", batch, 27)[0])
         return OffsetAt(-1, -1)
+
+    async def delete_records(self, partition: StreamPartition, offset: int | None) -> int:
+        log = self.logs.setdefault(partition, Log())
+        if offset is not None and offset > log.end_offset:
+            raise OffsetOutOfRange(str(offset))
+        log.start_offset = max(log.start_offset, log.end_offset if offset is None else offset)
+        return log.start_offset
 
     async def new_producer(self) -> tuple[int, int]:
         self._producers += 1

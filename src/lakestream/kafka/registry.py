@@ -17,9 +17,12 @@ from lakestream.kafka import (
     p18_api_versions,
     p19_create_topics,
     p20_delete_topics,
+    p21_delete_records,
     p22_init_producer_id,
     p23_offset_for_leader_epoch,
     p32_describe_configs,
+    p33_alter_configs,
+    p44_incremental_alter_configs,
     p60_describe_cluster,
 )
 from lakestream.kafka.api import Api
@@ -41,9 +44,12 @@ _HANDLERS = (
     p18_api_versions,
     p19_create_topics,
     p20_delete_topics,
+    p21_delete_records,
     p22_init_producer_id,
     p23_offset_for_leader_epoch,
     p32_describe_configs,
+    p33_alter_configs,
+    p44_incremental_alter_configs,
     p60_describe_cluster,
 )
 

@@ -1,4 +1,4 @@
-"""A partition's log on the store: reads, the frontier's advance, the fence."""
+"""A partition's log on the store: reads, the advance of frontier and log start, the fence."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from lakestream.errors import CorruptObject, StorageError, UnknownStream
+from lakestream.errors import CorruptObject, OffsetOutOfRange, StorageError, UnknownStream
 from lakestream.metadata import codec
 from lakestream.metadata.head import EXTENTS, HEAD, Extent, Head, extent_key, shard_of
 from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Store, Transaction
@@ -104,6 +104,26 @@ async def advance_frontier(store: Store, partition: StreamPartition, frontier: i
         applied, known = await _replace(store, partition, known, head, delete_ranges=(dropped,))
         if applied:
             return head
+
+
+async def advance_log_start(
+    store: Store, partition: StreamPartition, offset: int, *, in_tail: bool = False
+) -> tuple[Head, bool]:
+    """Records below `offset` leave the stream. Never moves back, nor beyond the frontier; with `in_tail` also beyond
+    it, up to the end: `OffsetOutOfRange` past that. The head that stands now, and whether this call moved it."""
+    known = await read_head(store, partition)
+    while True:
+        if known is None:
+            raise UnknownStream(f"{shard_of(partition)} does not exist any more")
+        if in_tail and offset > known.head.next_offset:
+            raise OffsetOutOfRange(f"offset {offset} is beyond the log's end {known.head.next_offset}")
+        log_start = offset if in_tail else min(offset, known.head.frontier)
+        if log_start <= known.head.log_start:
+            return known.head, False
+        head = msgspec.structs.replace(known.head, log_start=log_start)
+        applied, known = await _replace(store, partition, known, head)
+        if applied:
+            return head, True
 
 
 async def raise_fence(store: Store, partition: StreamPartition, fence: int) -> Head | None:

@@ -66,6 +66,9 @@ OPTIONS: Final = (
     Option("lakestream.table.retention.ms", "-1", "long", "How long the table keeps a row; -1: for ever."),
 )
 
+FIXED_OPTIONS: Final = ("lakestream.table.name",)
+"""Settled when the topic is created."""
+
 
 def topic_options(configs: Mapping[str, str]) -> TopicOptions:
     """Raises `InvalidSetting` with a sentence that names the setting."""

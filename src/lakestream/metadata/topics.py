@@ -6,16 +6,16 @@ leaves a `gone` row until every later step is done: whoever finds it finishes th
 
 import asyncio
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 from uuid import UUID
 
 import msgspec
 
-from lakestream.errors import CorruptObject, InvalidStream, StreamExists, UnknownStream
+from lakestream.errors import CorruptObject, InvalidSetting, InvalidStream, StreamExists, UnknownStream
 from lakestream.metadata import codec
 from lakestream.metadata.log import create_head, delete_log
-from lakestream.metadata.options import TopicOptions, topic_options
+from lakestream.metadata.options import FIXED_OPTIONS, TopicOptions, topic_options
 from lakestream.metadata.store import ABSENT, Address, Applied, Store, Transaction
 from lakestream.model import StreamPartition
 from lakestream.runtime import Runtime
@@ -154,6 +154,28 @@ class Topics:
                 await self.drop_logs(topic)
                 raise StreamExists(f"topic {name} already exists")
 
+    async def alter(
+        self, name: str, change: Callable[[Mapping[str, str]], dict[str, str]], *, dry_run: bool = False
+    ) -> Topic:
+        """Gives the topic the settings that `change` makes of its present ones, by compare-and-set: whoever loses a
+        race computes anew. Raises `UnknownStream`, `InvalidSetting`, and what `change` raises."""
+        address = Address(_SHARD, f"name/{name}")
+        [entry] = await self._store.get([address])
+        while entry is not None:
+            topic = codec.decode(entry.value, Topic, address)
+            configs = change(topic.configs)
+            topic_options(configs)
+            _check_fixed(topic, configs)
+            altered = msgspec.structs.replace(topic, configs=configs)
+            if dry_run or configs == topic.configs:
+                return altered
+            rows = {address.key: codec.encode(altered, address)}
+            [outcome] = await self._store.transact([Transaction(_SHARD, {address.key: entry.version}, rows)])
+            if isinstance(outcome, Applied):
+                return self._remember(altered)
+            entry = outcome.current.get(address.key)
+        raise UnknownStream(f"there is no topic {name}")
+
     async def delete(self, topic_id: UUID) -> Topic:
         """Takes the topic off the list; from now on it is `gone` and its name is free."""
         topic = (await self.by_ids([topic_id])).get(topic_id)
@@ -192,6 +214,12 @@ class Topics:
         self._names[topic.name] = topic
         self._ids[topic.topic_id] = topic
         return topic
+
+
+def _check_fixed(topic: Topic, configs: Mapping[str, str]) -> None:
+    for name in FIXED_OPTIONS:
+        if configs.get(name) != topic.configs.get(name):
+            raise InvalidSetting(f"{name} of topic {topic.name} was settled when it was created and cannot change")
 
 
 def _whole(found: dict[K, Topic | CorruptObject]) -> dict[K, Topic]:

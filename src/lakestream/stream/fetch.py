@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from lakestream.catalog.port import View
 from lakestream.errors import LakestreamError, ObjectMissing, OffsetOutOfRange, StorageError
@@ -25,6 +26,8 @@ from lakestream.table import HistorySource
 log = logging.getLogger(__name__)
 
 _ROUTES_TRIED = 4
+HEAD_CHECK_S: Final = 1.0
+"""For so long a broker may serve records that another has deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +83,7 @@ class Fetcher:
 
     async def _collect(self, requests: Sequence[FetchPartition], max_bytes: int) -> list[Fetched]:
         """One pass in the order asked for. Whatever may be at the end is read linearizably first."""
-        stale = [
-            request.partition
-            for request in requests
-            if not self._tails.knows(request.partition)
-            or not self._tails.get(request.partition).head.log_start
-            <= request.offset
-            < self._tails.get(request.partition).end_offset
-        ]
+        stale = [request.partition for request in requests if self._is_stale(request)]
         if stale:
             await self._tails.refresh(stale)
         results = []
@@ -104,6 +100,14 @@ class Fetcher:
             empty = empty and not fetched.parts
             results.append(fetched)
         return results
+
+    def _is_stale(self, request: FetchPartition) -> bool:
+        """Also a head that was not looked at for a while: the log start may have passed the offset."""
+        if not self._tails.knows(request.partition):
+            return True
+        tail = self._tails.get(request.partition)
+        age_s = asyncio.get_running_loop().time() - tail.checked_at_s
+        return age_s > HEAD_CHECK_S or not tail.head.log_start <= request.offset < tail.end_offset
 
     async def _read(self, request: FetchPartition, budget_bytes: int, *, at_least_one: bool) -> Fetched:
         partition = request.partition

@@ -12,6 +12,7 @@ from lakestream.errors import LakestreamError, StorageError, Unavailable
 from lakestream.metadata.brokers import Broker, Brokers
 from lakestream.metadata.counters import cluster_id, reserve_producer_ids
 from lakestream.metadata.head import Extent
+from lakestream.metadata.log import advance_log_start
 from lakestream.metadata.store import Store
 from lakestream.metadata.topics import Topic, Topics
 from lakestream.model import StreamPartition
@@ -105,6 +106,15 @@ class Streams:
     async def list_offset(self, partition: StreamPartition, timestamp_ms: int) -> OffsetAt:
         """EARLIEST, LATEST, MAX_TIMESTAMP, or the first record at or after a time. Linearizable."""
         return await self._offsets.find(partition, timestamp_ms)
+
+    async def delete_records(self, partition: StreamPartition, offset: int | None) -> int:
+        """Everything below the offset (None: all there is) leaves the stream, for good; the log start that holds now.
+        The table keeps its rows, and gets those that were still on their way to it."""
+        await self._tails.refresh([partition])
+        end_offset = self._tails.get(partition).end_offset
+        head, _ = await advance_log_start(self.store, partition, end_offset if offset is None else offset, in_tail=True)
+        await self._tails.refresh([partition])
+        return head.log_start
 
     async def new_producer(self) -> tuple[int, int]:
         """A producer id that nobody else has, and its first epoch."""

@@ -21,13 +21,14 @@ _READER_GONE_S: Final = 60.0
 
 @dataclass(slots=True)
 class Tail:
-    """`extents` is dense and ends at or after head.next_offset once loaded. `version` is the head's; `read_at_s` is
-    when a reader last asked for records here."""
+    """`extents` is dense and ends at or after head.next_offset once loaded. `version` is the head's, which was so at
+    `checked_at_s` at the earliest; `read_at_s` is when a reader last asked for records here."""
 
     head: Head
     version: int
     extents: list[Extent] = field(default_factory=list)
     read_at_s: float = float("-inf")
+    checked_at_s: float = float("-inf")
 
     @property
     def end_offset(self) -> int:
@@ -88,6 +89,7 @@ class Tails:
         """Linearizable: sees every append acknowledged before the call, by any broker. Damaged rows of one partition
         are that partition's matter: `get` tells."""
         wanted = list(dict.fromkeys(partitions))
+        asked_at_s = asyncio.get_running_loop().time()
         entries = await self._store.get([head_address(partition) for partition in wanted])
         grown = []
         for partition, entry in zip(wanted, entries, strict=True):
@@ -103,6 +105,7 @@ class Tails:
             tail = self._tails.setdefault(partition, Tail(present.head, present.version))
             if present.version > tail.version:
                 tail.head, tail.version = present.head, present.version
+            tail.checked_at_s = max(tail.checked_at_s, asked_at_s)
             if tail.known_end < tail.end_offset:
                 grown.append((partition, tail))
         if grown:
