@@ -180,8 +180,8 @@ class History:
         view, prefix = self.watcher.view(self.topic.topic_id), self.objects.url + "/"
         live = {file.path for file in view.files}
         found = [key for key in self.objects.objects if f"{prefix}{key}".startswith(f"{view.location}/{DATA_FOLDER}")]
-        starts = {key: parse_file_name(key.rsplit("/", 1)[-1]) for key in found if prefix + key not in live}
-        return [key for key, at in starts.items() if at is not None and at.start < view.frontier[at.partition]]
+        bounds = {key: parse_file_name(key.rsplit("/", 1)[-1]) for key in found if prefix + key not in live}
+        return [key for key, at in bounds.items() if at is not None and at.last < view.frontier[at.partition]]
 
     async def _read_all(self, broker: BrokerActor, partition: StreamPartition) -> tuple[list[Row], int]:
         found: list[Row] = []

@@ -8,7 +8,7 @@ import msgspec
 from lakestream.errors import LakestreamError, RetryableError
 from lakestream.frontier.naming import data_key
 from lakestream.frontier.reading import extent_bytes, read_tile
-from lakestream.frontier.tile import Slice, Tile, TileOutcome
+from lakestream.frontier.tile import Slice, Tile, TileOutcome, last_offset
 from lakestream.model import DataFile, PositionDeletes, WrittenFile
 from lakestream.runtime import Runtime
 from simulator.backends import SimulatedObjects
@@ -60,7 +60,7 @@ class SimulatedTiles:
                     data = extent_bytes(tile, part, extent, held)
                     found += [row for row in rows(data, part.partition, extent.base_offset) if _inside(row, part)]
             first = tile.slices[0]
-            path = f"{tile.location}/{data_key(first.partition, first.start, self._runtime.new_id())}"
+            path = f"{tile.location}/{data_key(first.partition, last_offset(first), self._runtime.new_id())}"
             data_bytes = encode_rows(found)
             await self._objects.put(path.removeprefix(self._objects.url + "/"), [data_bytes])
         except LakestreamError as error:

@@ -11,20 +11,26 @@ _NAME: Final = re.compile(
 )
 
 
-class FileStart(NamedTuple):
-    """The first partition of a file, and an offset of it: at or above the start of the range it was written for."""
+class FileBound(NamedTuple):
+    """The first partition of a file, and the last offset of that partition that its commit would put into the table:
+    once the frontier is beyond it, no commit can name the file any more."""
 
     partition: int
-    start: int
+    last: int
 
 
-def data_key(partition: int, start: int, file_id: UUID) -> str:
-    """Below a table's location. `file_id` is one attempt's: the last segment is never given twice. A finished file's
+def data_key(partition: int, last: int, file_id: UUID) -> str:
+    """Below a table's location. `file_id` is this file's: the last segment is never given twice. A finished file's
     name carries its checksum, too: `table.seal.sealed_name`."""
-    return f"{DATA_FOLDER}{partition:05d}-{start:020d}-{file_id}.parquet"
+    return f"{DATA_FOLDER}{partition:05d}-{last:020d}-{file_id}.parquet"
 
 
-def parse_file_name(name: str) -> FileStart | None:
+def nth_id(attempt_id: UUID, number: int) -> UUID:
+    """The id of an attempt's file with this number, from 0."""
+    return UUID(int=attempt_id.int ^ number)
+
+
+def parse_file_name(name: str) -> FileBound | None:
     """The last segment of a key. None: we did not write that file."""
     found = _NAME.fullmatch(name)
-    return FileStart(int(found.group(1)), int(found.group(2))) if found else None
+    return FileBound(int(found.group(1)), int(found.group(2))) if found else None

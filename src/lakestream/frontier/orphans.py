@@ -5,14 +5,13 @@ A file is dead when no retained snapshot names it and none can ever come to name
 *one* metadata, after the files were listed:
 
 - A listed file that was committed by then is named by that metadata, even if it was not yet when the list was made.
-- One that was not can be committed only if its range starts exactly at the table's frontier at that moment, and the
-  frontier never falls. A start below the frontier just read says that its commit, wherever it is, is lost: its worker
-  will find the frontier moved. At or above the frontier it may still succeed, and the file stays.
+- One that was not can be committed only while the table's frontier is below the end of each of its plan's ranges, and
+  the frontier never falls. A range's last offset below the frontier just read says that its commit, wherever it is, is
+  lost: its worker will find the frontier moved. At or above the frontier it may still succeed, and the file stays.
 
 Names from before the list and a frontier from after it would condemn what was committed in between.
-The start in a name is never below the start of the range that the file was written for. A file of many partitions
-carries the first: the ranges of one plan are committed together, so one that cannot be is enough. Age is courtesy,
-never part of the proof. Names that we did not give are never judged.
+A name carries the last offset of one of its plan's ranges, that of the file's first partition: the ranges of one plan
+are committed together, so one that cannot be is enough. Age is courtesy, never part of the proof. Names that we did not give are never judged.
 """
 
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from uuid import UUID
 
 from lakestream.errors import LakestreamError, UnknownStream
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.naming import DATA_FOLDER, FileStart, parse_file_name
+from lakestream.frontier.naming import DATA_FOLDER, FileBound, parse_file_name
 from lakestream.metadata.topics import Topic, Topics
 
 
@@ -49,7 +48,7 @@ class _Listed:
     """`old`: the keys of files of ours past their grace. `last` is where the list was cut off; None: it is whole."""
 
     examined: int
-    old: dict[str, FileStart]
+    old: dict[str, FileBound]
     last: str | None
 
 
@@ -120,7 +119,7 @@ class Orphans:
     async def _list(self, prefix: str, after: str | None, limit: int) -> _Listed:
         settings, now_ms = self._lake.settings, self._lake.runtime.clock.now_ms()
         examined = 0
-        old: dict[str, FileStart] = {}
+        old: dict[str, FileBound] = {}
         async for info in self._lake.objects.list(prefix, after=after):
             examined += 1
             at = parse_file_name(info.key.removeprefix(prefix))
@@ -131,8 +130,8 @@ class Orphans:
         return _Listed(examined, old, None)
 
 
-def _below(at: FileStart, frontier: Sequence[int]) -> bool:
-    return at.partition < len(frontier) and at.start < frontier[at.partition]
+def _below(at: FileBound, frontier: Sequence[int]) -> bool:
+    return at.partition < len(frontier) and at.last < frontier[at.partition]
 
 
 def _file_name(path: str) -> str:

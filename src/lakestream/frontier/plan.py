@@ -99,22 +99,23 @@ def plan(
         if not extents:
             continue
         start = frontier[partition] if partition < len(frontier) else 0
-        ranges.append(Range(partition, start, extents[-1].end_offset))
+        end = extents[-1].end_offset
+        ranges.append(Range(partition, start, end))
         part_bytes = sum(map(size_of, extents))
         if group_bytes + part_bytes > tile_size:
             close_group()
         if part_bytes > tile_size:
             runs = _runs(extents, part_bytes, tile_size)
-            tiles.extend(_tile(target, [_slice(partition, start, run)], own_file_bytes) for run in runs)
+            tiles.extend(_tile(target, [_slice(partition, start, run, end)], own_file_bytes) for run in runs)
         else:
-            group.append(_slice(partition, start, extents))
+            group.append(_slice(partition, start, extents, end))
             group_bytes += part_bytes
     close_group()
     return Plan(tuple(ranges), tuple(tiles))
 
 
-def _slice(partition: int, start: int, extents: Sequence[Extent]) -> Slice:
-    return Slice(partition, max(start, extents[0].base_offset), extents[-1].end_offset, tuple(extents))
+def _slice(partition: int, start: int, extents: Sequence[Extent], planned_end: int) -> Slice:
+    return Slice(partition, max(start, extents[0].base_offset), extents[-1].end_offset, tuple(extents), planned_end)
 
 
 def _tile(target: Target, slices: Iterable[Slice], own_file_bytes: int) -> Tile:

@@ -11,12 +11,14 @@ from lakestream.model import WrittenFile
 
 class Slice(msgspec.Struct, frozen=True, array_like=True):
     """[start, end) of one partition and the extents that hold it, dense and in order. Only the first extent may begin
-    below `start`, which then is one of its batch boundaries."""
+    below `start`, which then is one of its batch boundaries. `planned_end`: where the partition's whole range ends that
+    is committed together, if other slices follow this one."""
 
     partition: int
     start: int
     end: int
     extents: tuple[Extent, ...]
+    planned_end: int = 0
 
 
 class Tile(msgspec.Struct, frozen=True, array_like=True):
@@ -44,6 +46,11 @@ _OUTCOMES: Final = msgspec.msgpack.Decoder(TileOutcome)
 
 def size_of(extent: Extent) -> int:
     return len(extent.inline) or extent.length
+
+
+def last_offset(part: Slice) -> int:
+    """The last that is committed of the slice's partition, together with the slice."""
+    return max(part.end, part.planned_end) - 1
 
 
 def slice_bytes(part: Slice) -> int:

@@ -8,15 +8,16 @@ import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import count
 from typing import Final
 from uuid import UUID
 
 from lakestream import objects, records
 from lakestream.errors import CorruptObject, CorruptRecords, LakestreamError, RetryableError
-from lakestream.frontier.naming import data_key
+from lakestream.frontier.naming import data_key, nth_id
 from lakestream.frontier.reading import Bytes, extent_bytes, read_tile
-from lakestream.frontier.tile import Slice, Tile, TileOutcome, slice_bytes
+from lakestream.frontier.tile import Slice, Tile, TileOutcome, last_offset, slice_bytes
 from lakestream.metadata.head import Extent
 from lakestream.model import WrittenFile
 from lakestream.objects import Buffer, ObjectStore
@@ -90,11 +91,11 @@ class _Finished:
 
 
 class _OpenFile:
-    """A Parquet file under way; its name says where its range starts."""
+    """A Parquet file under way; its name says where the range ends that is committed with it."""
 
-    def __init__(self, partition: int, start: int, spec_id: int) -> None:
-        self._partition = partition
-        self._start = start
+    def __init__(self, part: Slice, spec_id: int) -> None:
+        self._partition = part.partition
+        self._last = last_offset(part)
         self._spec_id = spec_id
         self._sink = io.BytesIO()
         self._writer = StreamFileWriter(self._sink)
@@ -104,7 +105,7 @@ class _OpenFile:
 
     def finish(self, location: str, file_id: UUID) -> _Finished:
         stats = self._writer.close()
-        key = sealed_name(data_key(self._partition, self._start, file_id), stats.footer_checksum)
+        key = sealed_name(data_key(self._partition, self._last, file_id), stats.footer_checksum)
         about = WrittenFile(
             path=f"{location}/{key}",
             spec_id=self._spec_id,
@@ -121,32 +122,33 @@ class _OpenFile:
 
 def _files(tile: Tile, held: Bytes, file_id: UUID, arena: Arena) -> Iterator[_Finished]:
     """Slices that are big enough get files of their own, one per offset window; the small ones share one file."""
+    ids = map(partial(nth_id, file_id), count())
     small = [part for part in tile.slices if slice_bytes(part) < tile.own_file_bytes]
     if small:
         file: _OpenFile | None = None
         for columns in _decode(tile, small, held, arena):
-            file = file or _OpenFile(small[0].partition, small[0].start, UNPARTITIONED.spec_id)
+            file = file or _OpenFile(small[0], UNPARTITIONED.spec_id)
             file.write(columns)
         if file is not None:
-            yield file.finish(tile.location, file_id)
+            yield file.finish(tile.location, next(ids))
     for part in tile.slices:
         if slice_bytes(part) >= tile.own_file_bytes:
-            yield from _windows(tile, part, held, file_id, arena)
+            yield from _windows(tile, part, held, ids, arena)
 
 
-def _windows(tile: Tile, part: Slice, held: Bytes, file_id: UUID, arena: Arena) -> Iterator[_Finished]:
+def _windows(tile: Tile, part: Slice, held: Bytes, ids: Iterator[UUID], arena: Arena) -> Iterator[_Finished]:
     file: _OpenFile | None = None
     current = -1
     for columns in _decode(tile, [part], held, arena):
         for _, window, rows in columns.split(OFFSET_WINDOW):
             if file is not None and window != current:
-                yield file.finish(tile.location, file_id)
+                yield file.finish(tile.location, next(ids))
                 file = None
             current = window
-            file = file or _OpenFile(part.partition, max(part.start, window), STREAM_SPEC.spec_id)
+            file = file or _OpenFile(part, STREAM_SPEC.spec_id)
             file.write(rows)
     if file is not None:
-        yield file.finish(tile.location, file_id)
+        yield file.finish(tile.location, next(ids))
 
 
 def _decode(tile: Tile, parts: Sequence[Slice], held: Bytes, arena: Arena) -> Iterator[Columns]:
