@@ -16,7 +16,8 @@ LakestreamError
 │   ├── DuplicateSequence     a retry older than the batches that are remembered
 │   ├── ProducerFenced        a newer epoch of this producer exists
 │   ├── UnknownTable          the catalog has no table of that name
-│   ├── TableExists           a table of that name is there already
+│   ├── UnknownView           the catalog has no view of that name
+│   ├── TableExists           a table or view of that name is there already
 │   ├── UnknownNamespace      the catalog has no such namespace
 │   ├── NamespaceExists       that namespace is there already
 │   ├── NamespaceNotEmpty     tables or namespaces are still inside
@@ -80,6 +81,9 @@ class ProducerFenced(RequestError): ...
 
 
 class UnknownTable(RequestError): ...
+
+
+class UnknownView(RequestError): ...
 
 
 class TableExists(RequestError): ...
