@@ -36,14 +36,14 @@ async def main():
     found["listens"] = sorted({each.laddr.ip for each in sockets if each.status == "LISTEN"})
     runner = SparkTiles(driver)
     [good, bad] = await runner.run([
-        Tile(UUID(int=1), "t", "file:///tmp", "file:///tmp/t", (), 1),
-        Tile(UUID(int=1), "t", "nowhere://", "file:///tmp/t", (), 1),
+        Tile(UUID(int=1), "t", "file:///tmp", "file:///tmp/t", (), 1, 1),
+        Tile(UUID(int=1), "t", "nowhere://", "file:///tmp/t", (), 1, 1),
     ])
     found["outcomes"] = [good.error, bad.error]
     for child in psutil.Process().children():
         child.kill()
     try:
-        await runner.run([Tile(UUID(int=1), "t", "file:///tmp", "file:///tmp/t", (), 1)])
+        await runner.run([Tile(UUID(int=1), "t", "file:///tmp", "file:///tmp/t", (), 1, 1)])
     except Unavailable as error:
         found["dead"] = str(error)
     found["alive"] = driver.alive

@@ -13,7 +13,7 @@ from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.tile import Slice, Tile, pack, size_of, slice_bytes, unpack_tile
 from lakestream.metadata.head import Extent
 
-TARGET = Target(UUID(int=7), "orders", "memory://bucket", "memory://bucket/tables/orders")
+TARGET = Target(UUID(int=7), "orders", "memory://bucket", "memory://bucket/tables/orders", 100, 1 << 30)
 
 
 def extent(base: int, end: int, length: int = 100, *, key: str = "wal/1") -> Extent:
@@ -41,7 +41,7 @@ def test_every_due_offset_is_in_exactly_one_slice(
 ) -> None:
     frontier = [tails[index][0] if index in tails else 0 for index in range(21)]
     given_tails = {index: tail(*shape, start=start) for index, (start, shape) in tails.items()}
-    made = plan(TARGET, frontier, given_tails, tile_size=size, own_file_bytes=100)
+    made = plan(TARGET, frontier, given_tails, tile_size=size)
 
     expected = {
         (index, start, start + sum(count for count, _ in shape)) for index, (start, shape) in tails.items() if shape
@@ -63,20 +63,20 @@ def test_every_due_offset_is_in_exactly_one_slice(
 
 @given(shape=extents, size=st.integers(1, 1500))
 def test_a_tile_is_bigger_than_asked_only_if_one_extent_is(shape: list[tuple[int, int]], size: int) -> None:
-    made = plan(TARGET, (0,), {0: tail(*shape)}, tile_size=size, own_file_bytes=100)
+    made = plan(TARGET, (0,), {0: tail(*shape)}, tile_size=size)
     for tile in made.tiles:
         assert sum(map(slice_bytes, tile.slices)) <= size or len(tile.slices[0].extents) == 1
 
 
 def test_adjacent_partitions_share_a_tile_and_a_big_one_is_cut_into_runs() -> None:
     tails = {0: tail((1, 40)), 1: tail((1, 40)), 2: tail(*[(1, 50)] * 6), 5: tail((1, 10))}
-    made = plan(TARGET, (0,) * 6, tails, tile_size=100, own_file_bytes=100)
+    made = plan(TARGET, (0,) * 6, tails, tile_size=100)
     assert [[part.partition for part in tile.slices] for tile in made.tiles] == [[0, 1], [2], [2], [2], [5]]
     assert [len(tile.slices[0].extents) for tile in made.tiles[1:4]] == [2, 2, 2]
 
 
 def test_a_partition_new_to_the_table_starts_at_zero() -> None:
-    made = plan(TARGET, (5,), {3: tail((2, 10))}, tile_size=100, own_file_bytes=100)
+    made = plan(TARGET, (5,), {3: tail((2, 10))}, tile_size=100)
     assert [(each.partition, each.start, each.end) for each in made.ranges] == [(3, 0, 2)]
 
 
@@ -91,7 +91,7 @@ def test_an_extent_may_straddle_the_frontier() -> None:
     all_of_it = tail((10, 1), (10, 1))
     found = due("orders", 0, 4, all_of_it)
     assert found == tuple(all_of_it)
-    made = plan(TARGET, (4,), {0: found}, tile_size=100, own_file_bytes=100)
+    made = plan(TARGET, (4,), {0: found}, tile_size=100)
     assert (made.tiles[0].slices[0].start, made.tiles[0].slices[0].end) == (4, 20)
 
 
@@ -131,5 +131,5 @@ def test_tile_size_follows_the_work() -> None:
 
 def test_a_tile_survives_the_way_to_a_worker() -> None:
     inline = Extent(0, 1, ("s",), "", 0, 0, 5, 9, b"batch")
-    tile = Tile(UUID(int=1), "t", "file:///b", "file:///b/tables/t", (Slice(3, 0, 1, (inline,)),), 5)
+    tile = Tile(UUID(int=1), "t", "file:///b", "file:///b/tables/t", (Slice(3, 0, 1, (inline,)),), 5, 6)
     assert unpack_tile(pack(tile)) == tile

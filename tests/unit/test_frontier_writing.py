@@ -40,8 +40,8 @@ class Bucket:
         asyncio.run(self.store.put(key, [run for _, _, run in runs]))
         return extents
 
-    def write(self, *slices: Slice, own_file_bytes: int = 1 << 30) -> list[WrittenFile]:
-        return asyncio.run(write_files(tile(*slices, own_file_bytes=own_file_bytes), self.store, FILE))
+    def write(self, *slices: Slice, **sizes: int) -> list[WrittenFile]:
+        return asyncio.run(write_files(tile(*slices, **sizes), self.store, FILE))
 
     def rows(self, file: WrittenFile) -> list[tuple[int, int, bytes | None]]:
         data = asyncio.run(self.store.get(file.path.removeprefix("memory://unit/")))
@@ -50,8 +50,13 @@ class Bucket:
         return [tuple(row.values()) for row in table.to_pylist()]
 
 
-def tile(*slices: Slice, own_file_bytes: int = 1 << 30, location: str = "memory://unit/tables/t") -> Tile:
-    return Tile(TOPIC, "orders", "memory://unit", location, slices, own_file_bytes)
+def tile(
+    *slices: Slice,
+    own_file_bytes: int = 1 << 30,
+    target_file_bytes: int = 1 << 30,
+    location: str = "memory://unit/tables/t",
+) -> Tile:
+    return Tile(TOPIC, "orders", "memory://unit", location, slices, own_file_bytes, target_file_bytes)
 
 
 def slice_of(partition: int, start: int, extents: list[Extent]) -> Slice:
@@ -183,3 +188,14 @@ def test_a_table_outside_the_bucket_gets_a_store_of_its_own() -> None:
 
 async def _keys(bucket: Bucket) -> list[str]:
     return [info.key async for info in bucket.store.list("")]
+
+
+def test_a_file_ends_at_its_target_size_and_the_next_goes_on() -> None:
+    """One row group is the grain: batches of a megabyte and more, whatever they were compressed to, make several."""
+    runs = [(number, number + 1, batch(b"%d" % number + bytes(9_000_000))) for number in range(4)]
+    for own_file_bytes in (1 << 30, 1):
+        bucket = Bucket()
+        extents = bucket.put("wal/1", *runs)
+        files = bucket.write(slice_of(3, 0, extents), own_file_bytes=own_file_bytes, target_file_bytes=100)
+        assert [row[:2] for file in files for row in bucket.rows(file)] == [(3, 0), (3, 1), (3, 2), (3, 3)]
+        assert len({file.path for file in files}) == len(files) == 4

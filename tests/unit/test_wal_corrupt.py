@@ -43,7 +43,7 @@ async def fetch(store: MemoryObjects, index: int, extent: Extent) -> None:
 
 
 async def move(store: MemoryObjects, index: int, extent: Extent) -> None:
-    tile = Tile(TOPIC, "orders", store.url, f"{store.url}/t", (Slice(index, 10, 13, (extent,)),), 1 << 30)
+    tile = Tile(TOPIC, "orders", store.url, f"{store.url}/t", (Slice(index, 10, 13, (extent,)),), 1 << 30, 1 << 30)
     await write_files(tile, store, UUID(int=1))
 
 

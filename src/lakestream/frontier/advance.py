@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakestream.catalog.port import View
+from lakestream.catalog.rules_view import check_view
 from lakestream.errors import Conflict, RetryableError, StorageError, Unavailable, UnknownStream
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.plan import Plan, Range, Target, due, limit, plan
@@ -79,6 +80,7 @@ async def read_tail(lake: Lake, topic: Topic, heads: Mapping[int, Head]) -> Tail
         *(read_extents(lake.store, StreamPartition(topic.topic_id, index), heads[index].frontier) for index in behind)
     )
     view = await lake.catalog.load(topic.topic_id)
+    check_view(view)
     for index, head in heads.items():
         if head.frontier > frontier_of(view, index):
             raise StorageError(
@@ -95,15 +97,15 @@ async def read_tail(lake: Lake, topic: Topic, heads: Mapping[int, Head]) -> Tail
 
 
 def plan_tail(lake: Lake, tail: Tail, *, tile_size: int) -> Plan:
-    topic = tail.topic
-    target = Target(topic.topic_id, topic.name, bucket=lake.objects.url, location=tail.view.location)
-    return plan(
-        target,
-        tail.view.frontier,
-        tail.due,
-        tile_size=tile_size,
+    target = Target(
+        tail.topic.topic_id,
+        tail.topic.name,
+        bucket=lake.objects.url,
+        location=tail.view.location,
         own_file_bytes=lake.settings.own_file_bytes,
+        target_file_bytes=lake.settings.target_file_bytes,
     )
+    return plan(target, tail.view.frontier, tail.due, tile_size=tile_size)
 
 
 async def commit(lake: Lake, tail: Tail, planned: Plan, outcomes: Sequence[TileOutcome]) -> Moved:

@@ -31,6 +31,8 @@ class Target:
     topic: str
     bucket: str
     location: str
+    own_file_bytes: int
+    target_file_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,6 @@ def plan(
     tails: Mapping[int, Sequence[Extent]],
     *,
     tile_size: int,
-    own_file_bytes: int,
 ) -> Plan:
     """`tails`: per partition its due extents. Partitions beyond the frontier vector start at 0."""
     ranges: list[Range] = []
@@ -90,7 +91,7 @@ def plan(
     def close_group() -> None:
         nonlocal group_bytes
         if group:
-            tiles.append(_tile(target, group, own_file_bytes))
+            tiles.append(_tile(target, group))
         group.clear()
         group_bytes = 0
 
@@ -106,7 +107,7 @@ def plan(
             close_group()
         if part_bytes > tile_size:
             runs = _runs(extents, part_bytes, tile_size)
-            tiles.extend(_tile(target, [_slice(partition, start, run, end)], own_file_bytes) for run in runs)
+            tiles.extend(_tile(target, [_slice(partition, start, run, end)]) for run in runs)
         else:
             group.append(_slice(partition, start, extents, end))
             group_bytes += part_bytes
@@ -118,14 +119,15 @@ def _slice(partition: int, start: int, extents: Sequence[Extent], planned_end: i
     return Slice(partition, max(start, extents[0].base_offset), extents[-1].end_offset, tuple(extents), planned_end)
 
 
-def _tile(target: Target, slices: Iterable[Slice], own_file_bytes: int) -> Tile:
+def _tile(target: Target, slices: Iterable[Slice]) -> Tile:
     return Tile(
         topic_id=target.topic_id,
         topic=target.topic,
         bucket=target.bucket,
         location=target.location,
         slices=tuple(slices),
-        own_file_bytes=own_file_bytes,
+        own_file_bytes=target.own_file_bytes,
+        target_file_bytes=target.target_file_bytes,
     )
 
 

@@ -9,13 +9,17 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Times in milliseconds, sizes in bytes of WAL as stored (compressed batches count compressed)."""
 
     interval_ms: int = 5_000
-    """Time from the start of one tick to the start of the next: how old the table may be."""
+    """Time from the start of one tick to the start of the next: how old a table may be whose topic does not say."""
     min_tile_bytes: int = 4 * MIB
     """A tile below this is not worth a task of its own."""
     target_tile_bytes: int = 64 * MIB
     """A worker holds one tile in memory, so this bounds it."""
     max_tick_bytes: int = 1024 * MIB
     """Of one topic: more waits for the next tick, so that progress is committed now and then."""
+    max_tail_bytes: int = 256 * MIB
+    """A topic with this much in the WAL is moved, however long its commit interval."""
+    target_file_bytes: int = 128 * MIB
+    """A table file that has reached this is finished and the next begun; it is in memory until then."""
     own_file_bytes: int = 8 * MIB
     """A partition with at least this much in a tile gets files of its own; smaller ones share one."""
     max_commit_attempts: int = 20

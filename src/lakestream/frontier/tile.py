@@ -30,6 +30,7 @@ class Tile(msgspec.Struct, frozen=True, array_like=True):
     location: str
     slices: tuple[Slice, ...]
     own_file_bytes: int
+    target_file_bytes: int
 
 
 class TileOutcome(msgspec.Struct, frozen=True, array_like=True):

@@ -13,6 +13,7 @@ from uuid import UUID
 from lakestream.errors import CorruptObject, LakestreamError
 from lakestream.frontier.advance import Tail, advance, commit, ensure_table, plan_tail, read_tail
 from lakestream.frontier.lake import Lake
+from lakestream.frontier.patience import Patience
 from lakestream.frontier.plan import Plan, tile_bytes
 from lakestream.frontier.tile import TileOutcome
 from lakestream.metadata.head import Head
@@ -28,11 +29,25 @@ class Failure:
     topic: str
     error: LakestreamError
     retry_in_ms: int
+    topic_id: UUID
+    failures: int
+    """In a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A table that a tick has brought on."""
+
+    topic: str
+    topic_id: UUID
+    record_count: int
+    wal_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What one tick did. `more`: some topic has more waiting than a tick takes."""
+    """What one tick did. `more`: some topic has more waiting than a tick takes. `pace_ms`: when to look again, at the
+    latest; 0 if nothing was looked at."""
 
     topics: int = 0
     record_count: int = 0
@@ -40,6 +55,8 @@ class Tick:
     tiles: int = 0
     failures: tuple[Failure, ...] = ()
     more: bool = False
+    commits: tuple[Commit, ...] = ()
+    pace_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -51,18 +68,26 @@ class _Aside:
 
 @dataclass(slots=True)
 class _Progress:
+    """`looked_ms`: before the heads were read."""
+
+    looked_ms: int
+    pace_ms: int = 0
     failures: list[Failure] = field(default_factory=list)
-    record_count: int = 0
+    commits: list[Commit] = field(default_factory=list)
 
 
 class Worker:
-    def __init__(self, lake: Lake, topics: Topics, *, name: str, respect_leases: bool = True) -> None:
+    def __init__(
+        self, lake: Lake, topics: Topics, *, name: str, respect_leases: bool = True, patient: bool = True
+    ) -> None:
         """`name` is the lease holder's: unique among the workers that run. Without leases nothing is wrong, only
-        two workers may do the same work once."""
+        two workers may do the same work once. Who is not `patient` moves everything, whatever its topic's commit
+        interval."""
         self._lake = lake
         self._topics = topics
         self._name = name
         self._respect_leases = respect_leases
+        self._patience = Patience(lake.store, lake.settings) if patient else None
         self._tables: set[UUID] = set()
         self._aside: dict[UUID, _Aside] = {}
         self._leases: dict[UUID, int] = {}
@@ -74,9 +99,10 @@ class Worker:
 
     async def tick(self) -> Tick:
         """Moves what is due now. Errors of one topic are in the result; those of the topic list are raised."""
-        progress = _Progress()
+        progress = _Progress(self._lake.runtime.clock.now_ms())
         listed = await self._topics.list()
         self._forget_deleted(listed)
+        progress.pace_ms = self._patience.pace_ms(listed) if self._patience else self._lake.settings.interval_ms
         topics = [topic for topic in listed if not self._is_aside(topic)]
         await self._ensure_tables(topics, progress)
         tails = await self._read_tails(topics, progress)
@@ -91,11 +117,13 @@ class Worker:
         )
         return Tick(
             topics=len(planned),
-            record_count=progress.record_count,
+            record_count=sum(done.record_count for done in progress.commits),
             wal_bytes=sum(tail.due_bytes for tail, _ in planned),
             tiles=sum(len(plan.tiles) for _, plan in planned),
             failures=tuple(progress.failures),
             more=any(tail.more for tail, _ in planned),
+            commits=tuple(progress.commits),
+            pace_ms=progress.pace_ms,
         )
 
     async def release(self) -> None:
@@ -123,11 +151,25 @@ class Worker:
             and topic.topic_id in heads
             and any(head.frontier < head.next_offset for head in heads[topic.topic_id].values())
         ]
+        if self._patience:
+            for topic_id in heads.keys() - {topic.topic_id for topic in behind}:
+                self._patience.level(topic_id, progress.looked_ms)
+            behind = [
+                topic
+                for topic in behind
+                if await self._guard(progress, topic, self._is_due(topic, heads[topic.topic_id], progress))
+            ]
         ours = [topic for topic in behind if await self._leased(topic)]
         found = await asyncio.gather(
             *(self._guard(progress, topic, read_tail(self._lake, topic, heads[topic.topic_id])) for topic in ours)
         )
         return [tail for tail in found if tail is not None]
+
+    async def _is_due(self, topic: Topic, heads: Mapping[int, Head], progress: _Progress) -> bool:
+        patience = self._patience
+        return patience is None or await patience.is_due(
+            topic, heads, now_ms=progress.looked_ms, pace_ms=progress.pace_ms
+        )
 
     async def _read_heads(self, topics: Sequence[Topic], progress: _Progress) -> Mapping[UUID, Mapping[int, Head]]:
         """One round trip. A partition without head is being deleted: nothing of it is due. A topic of which a head is
@@ -178,13 +220,15 @@ class Worker:
         return {tail.topic.topic_id: [next(outcomes) for _ in plan.tiles] for tail, plan in planned}
 
     async def _finish(self, tail: Tail, plan: Plan, outcomes: Sequence[TileOutcome], progress: _Progress) -> None:
-        view = tail.view
+        topic, view = tail.topic, tail.view
         if plan.ranges:
             moved = await commit(self._lake, tail, plan, outcomes)
             view = moved.view
-            progress.record_count += moved.record_count
+            progress.commits.append(Commit(topic.name, topic.topic_id, moved.record_count, tail.due_bytes))
         await advance(self._lake, tail, view)
-        self._aside.pop(tail.topic.topic_id, None)
+        self._aside.pop(topic.topic_id, None)
+        if self._patience and not tail.more:
+            self._patience.level(topic.topic_id, progress.looked_ms)
 
     async def _guard(self, progress: _Progress, topic: Topic, work: Awaitable[T]) -> T | None:
         try:
@@ -196,6 +240,8 @@ class Worker:
     def _forget_deleted(self, listed: Sequence[Topic]) -> None:
         present = {topic.topic_id for topic in listed}
         self._tables &= present
+        if self._patience:
+            self._patience.forget(present)
         for topic_id in self._aside.keys() - present:
             del self._aside[topic_id]
         for topic_id in self._leases.keys() - present:
@@ -212,7 +258,7 @@ class Worker:
         failures = self._aside[topic.topic_id].failures + 1 if topic.topic_id in self._aside else 1
         wait_ms = min(settings.max_backoff_ms, settings.backoff_ms << min(failures - 1, 20))
         self._aside[topic.topic_id] = _Aside(topic.name, failures, self._lake.runtime.clock.now_ms() + wait_ms)
-        progress.failures.append(Failure(topic.name, error, wait_ms))
+        progress.failures.append(Failure(topic.name, error, wait_ms, topic.topic_id, failures))
 
 
 def _lease(topic_id: UUID) -> Address:

@@ -1,6 +1,8 @@
 """A tile into Parquet files: read, check, decode, write, upload. Runs in this process or in a Spark worker.
 
-Memory is bounded by the tile, which is read whole, plus one row group and the file under way.
+Memory is bounded whatever the batches are: by the tile, which is read whole (a tile is a run of extents of which only
+one may be larger than a tile should be), one row group (an arena's fill, or one larger batch) and the file under way
+(which ends at the row group that brings it to its target size).
 """
 
 import asyncio
@@ -103,6 +105,10 @@ class _OpenFile:
     def write(self, columns: Columns) -> None:
         self._writer.write(columns)
 
+    @property
+    def size_bytes(self) -> int:
+        return self._writer.size_bytes
+
     def finish(self, location: str, file_id: UUID) -> _Finished:
         stats = self._writer.close()
         key = sealed_name(data_key(self._partition, self._last, file_id), stats.footer_checksum)
@@ -125,15 +131,22 @@ def _files(tile: Tile, held: Bytes, file_id: UUID, arena: Arena) -> Iterator[_Fi
     ids = map(partial(nth_id, file_id), count())
     small = [part for part in tile.slices if slice_bytes(part) < tile.own_file_bytes]
     if small:
-        file: _OpenFile | None = None
-        for columns in _decode(tile, small, held, arena):
-            file = file or _OpenFile(small[0], UNPARTITIONED.spec_id)
-            file.write(columns)
-        if file is not None:
-            yield file.finish(tile.location, next(ids))
+        yield from _shared(tile, small, held, ids, arena)
     for part in tile.slices:
         if slice_bytes(part) >= tile.own_file_bytes:
             yield from _windows(tile, part, held, ids, arena)
+
+
+def _shared(tile: Tile, parts: Sequence[Slice], held: Bytes, ids: Iterator[UUID], arena: Arena) -> Iterator[_Finished]:
+    file: _OpenFile | None = None
+    for columns in _decode(tile, parts, held, arena):
+        file = file or _OpenFile(parts[0], UNPARTITIONED.spec_id)
+        file.write(columns)
+        if file.size_bytes >= tile.target_file_bytes:
+            yield file.finish(tile.location, next(ids))
+            file = None
+    if file is not None:
+        yield file.finish(tile.location, next(ids))
 
 
 def _windows(tile: Tile, part: Slice, held: Bytes, ids: Iterator[UUID], arena: Arena) -> Iterator[_Finished]:
@@ -141,7 +154,7 @@ def _windows(tile: Tile, part: Slice, held: Bytes, ids: Iterator[UUID], arena: A
     current = -1
     for columns in _decode(tile, [part], held, arena):
         for _, window, rows in columns.split(OFFSET_WINDOW):
-            if file is not None and window != current:
+            if file is not None and (window != current or file.size_bytes >= tile.target_file_bytes):
                 yield file.finish(tile.location, next(ids))
                 file = None
             current = window
