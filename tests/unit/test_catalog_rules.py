@@ -40,8 +40,8 @@ from support.tables import ORDERS, write_file
 from lakestream.catalog import View
 from lakestream.catalog.commit import Change, Current
 from lakestream.catalog.index import ManifestIndex
-from lakestream.catalog.rules import check_view
 from lakestream.catalog.rules_outside import check_outside
+from lakestream.catalog.rules_view import check_view
 from lakestream.catalog.snapshot import Plan, SnapshotBuilder
 from lakestream.errors import StorageError, TableRefused
 from lakestream.model import DataFile, PositionDeletes, WrittenFile

@@ -1,13 +1,13 @@
 """What a commit to a stream's table must keep. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from lakestream.catalog.port import View
-from lakestream.errors import StorageError, TableRefused
+from lakestream.errors import TableRefused
 from lakestream.model import DataFile, WrittenFile
 from lakestream.table.schema import (
     FRONTIER_PROPERTY,
@@ -38,39 +38,6 @@ def check_commit(view: View, add: Sequence[WrittenFile], remove: Sequence[DataFi
         raise ValueError(f"{view.table}: a file would be in the table twice: {sorted(added & live) or sorted(added)}")
     if len(gone) != len(remove) or not gone <= live:
         raise ValueError(f"{view.table}: files to remove are not in the view: {sorted(gone - live)}")
-
-
-def check_view(view: View) -> None:
-    """Raises `StorageError` if the view shows what no log can have made. The embedded catalog refuses such commits; one
-    that knows nothing of streams takes them. Nothing may be committed on top: what is wrong would become part of the
-    log."""
-    trouble = next(_view_troubles(view), None)
-    if trouble is not None:
-        raise StorageError(
-            f"{view.table}: {trouble}; nothing is committed to it until its owner has taken that back, for example by a"
-            " rollback to the snapshot before"
-        )
-
-
-def _view_troubles(view: View) -> Iterator[str]:
-    rows = 0
-    for file in view.files:
-        rows += file.record_count
-        if file.trouble:
-            yield file.trouble
-        first, last = file.partition_min, file.partition_max
-        if first is None or last is None or file.offset_max is None:
-            continue
-        if last >= len(view.frontier):
-            yield f"{file.path} has rows of partition {last}, and the topic has {len(view.frontier)}"
-        elif file.offset_max >= max(view.frontier[first : last + 1], default=0):
-            yield f"{file.path} has offset {file.offset_max}, which the log has not given to the table yet"
-    for delete in view.deletes:
-        if delete.trouble:
-            yield delete.trouble
-    most = sum(view.frontier) + sum(delete.record_count for delete in view.deletes)
-    if rows > most:
-        yield f"it has {rows} rows where its stream can have {most} at most"
 
 
 def check_change(base: TableMetadata, new: TableMetadata) -> None:
