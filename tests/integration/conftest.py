@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,5 +60,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         .config("spark.sql.session.timeZone", "UTC")
         .getOrCreate()
     )
+    # Python data sources run in workers of their own, which need what this interpreter has.
+    session.sparkContext.pythonExec = sys.executable
     yield session
     session.stop()
