@@ -97,6 +97,10 @@ class Worker:
         """The topics whose last try failed."""
         return tuple(sorted(aside.topic for aside in self._aside.values()))
 
+    @property
+    def failing_ids(self) -> frozenset[UUID]:
+        return frozenset(self._aside)
+
     async def tick(self) -> Tick:
         """Moves what is due now. Errors of one topic are in the result; those of the topic list are raised."""
         progress = _Progress(self._lake.runtime.clock.now_ms())

@@ -1,6 +1,7 @@
-"""The HTTP door as one application: `/iceberg` for engines, `/health` and `/metrics` for operators."""
+"""The HTTP door as one application: `/iceberg` for engines, `/health`, `/lag` and `/metrics` for operators."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -18,7 +19,10 @@ from lakestream.catalog.engines import EngineTables
 from lakestream.errors import LakestreamError
 from lakestream.http.errors import on_http_error, on_invalid_request, on_lakestream_error, on_unexpected_error
 from lakestream.http.iceberg import Freshen, IcebergCatalog
+from lakestream.http.lag import ReadLag, as_gauges, as_json
 from lakestream.http.metrics import CONTENT_TYPE, Metrics
+
+_log = logging.getLogger(__name__)
 
 _HEALTH_TIMEOUT_S: Final = 5.0
 
@@ -29,9 +33,10 @@ def create_app(
     table_config: Mapping[str, str] = MappingProxyType({}),
     metrics: Metrics | None = None,
     freshen: Freshen | None = None,
+    lag: ReadLag | None = None,
 ) -> ASGIApp:
     """`tables` stays the caller's to close. `table_config` goes to engines with each table; `freshen` runs before each
-    load of one."""
+    load of one; `lag` tells how far tables are behind."""
     measured = metrics or Metrics()
 
     async def health(_request: Request) -> Response:
@@ -43,12 +48,22 @@ def create_app(
         return JSONResponse({"status": "ok"})
 
     async def show_metrics(_request: Request) -> Response:
-        return Response(measured.text(), media_type=CONTENT_TYPE)
+        text = measured.text()
+        if lag is not None:
+            try:
+                text += as_gauges(await lag())
+            except LakestreamError as error:
+                _log.warning("how far tables are behind cannot be told now: %s", error)
+        return Response(text, media_type=CONTENT_TYPE)
+
+    async def show_lag(_request: Request) -> Response:
+        return JSONResponse([as_json(each) for each in await lag()] if lag is not None else [])
 
     app = Starlette(
         routes=[
             Route("/health", health, methods=["GET"]),
             Route("/metrics", show_metrics, methods=["GET"]),
+            Route("/lag", show_lag, methods=["GET"]),
             Mount("/iceberg", routes=IcebergCatalog(tables, table_config, freshen).routes()),
         ],
         exception_handlers={

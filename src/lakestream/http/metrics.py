@@ -9,7 +9,8 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 Gauges = Callable[[], Mapping[str, float]]
 
 
-def _label(value: str) -> str:
+def label(value: str) -> str:
+    """As Prometheus wants it quoted."""
     escaped = value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
     return f'"{escaped}"'
 
@@ -29,11 +30,11 @@ class Metrics:
     def text(self) -> str:
         lines = ["# TYPE lakestream_http_requests_total counter"]
         for (method, route, status), number in sorted(self._requests.items()):
-            labels = f'method={_label(method)},route={_label(route)},status="{status}"'
+            labels = f'method={label(method)},route={label(route)},status="{status}"'
             lines.append(f"lakestream_http_requests_total{{{labels}}} {number}")
         lines.append("# TYPE lakestream_http_request_seconds_total counter")
         for route, seconds in sorted(self._seconds.items()):
-            lines.append(f"lakestream_http_request_seconds_total{{route={_label(route)}}} {seconds:.6f}")
+            lines.append(f"lakestream_http_request_seconds_total{{route={label(route)}}} {seconds:.6f}")
         for name, value in sorted((self._gauges() if self._gauges else {}).items()):
             lines += [f"# TYPE {name} gauge", f"{name} {value}"]
         return "\n".join(lines) + "\n"

@@ -8,7 +8,9 @@ import uvicorn
 
 from lakestream.catalog.engines import EngineTables
 from lakestream.errors import RequestError, Unavailable
+from lakestream.frontier.lag import TopicLag, read_lag
 from lakestream.http import create_app
+from lakestream.metadata.topics import Topics
 from lakestream.node.backends import open_backends
 from lakestream.node.tables import open_catalog
 from lakestream.settings import Settings
@@ -20,8 +22,13 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
     """Serves until `stop`. Raises if the server ends by itself."""
     place = settings.http
     async with open_backends(settings) as backends, open_catalog(backends) as catalog:
+        topics = Topics(backends.store, backends.runtime)
+
+        async def lag() -> list[TopicLag]:
+            return await read_lag(backends.store, topics, backends.runtime.clock.now_ms())
+
         config = uvicorn.Config(
-            create_app(EngineTables(catalog.commits, backends.objects.url)),
+            create_app(EngineTables(catalog.commits, backends.objects.url), lag=lag),
             log_config=None,
             access_log=False,
             lifespan="off",

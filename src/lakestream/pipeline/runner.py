@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from lakestream.errors import Unavailable
-from lakestream.frontier.tile import Tile, TileOutcome, pack, unpack_outcome
+from lakestream.frontier.tile import Tile, TileOutcome, pack, slice_bytes, unpack_outcome
 from lakestream.pipeline import tasks
 from lakestream.pipeline.session import SparkDriver, error_text
 
@@ -43,4 +43,5 @@ def describe(tiles: Sequence[Tile]) -> str:
     """As the Spark UI shows the job."""
     names = sorted({tile.topic for tile in tiles})
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return f"{len(tiles)} {'tile' if len(tiles) == 1 else 'tiles'} of {shown}"
+    wal_bytes = sum(slice_bytes(part) for tile in tiles for part in tile.slices)
+    return f"{len(tiles)} {'tile' if len(tiles) == 1 else 'tiles'} of {shown}, {wal_bytes / 1e6:,.1f} MB of WAL"

@@ -13,6 +13,7 @@ from lakestream.frontier.collector import Collector
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.orphans import Orphans
 from lakestream.frontier.settings import PipelineSettings
+from lakestream.frontier.status import StatusBoard
 from lakestream.frontier.worker import Tick, Worker
 from lakestream.metadata.store import Store
 from lakestream.metadata.topics import Topics
@@ -86,6 +87,7 @@ class _Service:
         self._records = 0
         self._wal_bytes = 0
         self._failed: tuple[str, ...] = ()
+        self._board = StatusBoard(components.store, self._name, stale_after_ms=2 * settings.max_backoff_ms)
 
     async def run(self, once: bool) -> Summary:
         try:
@@ -111,7 +113,7 @@ class _Service:
         parts = self._components
         lake = Lake(parts.store, parts.catalog, parts.objects, SparkTiles(driver), parts.runtime, self._settings)
         topics = Topics(parts.store, parts.runtime)
-        worker = Worker(lake, topics, name=self._name, respect_leases=not once)
+        worker = Worker(lake, topics, name=self._name, respect_leases=not once, patient=not once)
         collector, orphans = Collector(lake), Orphans(lake, topics)
         loop = asyncio.get_running_loop()
         collected_at = float("-inf")
@@ -123,10 +125,12 @@ class _Service:
                     collected_at = loop.time()
                     await self._unless_stopped(self._collect(collector))
                     await self._unless_stopped(self._tidy(orphans))
+                    await self._unless_stopped(self._tidy_board(topics))
                 if once and not tick.more:
                     return True
                 if not tick.more:
-                    await self._rest(started + self._settings.interval_ms / 1000 - loop.time())
+                    pace_ms = tick.pace_ms or self._settings.interval_ms
+                    await self._rest(started + pace_ms / 1000 - loop.time())
             return False
         finally:
             await self._release(worker)
@@ -144,6 +148,10 @@ class _Service:
             _log.warning("topic %s is set aside for %d ms: %s", failure.topic, failure.retry_in_ms, failure.error)
         if tick.topics:
             _log.info("%d records of %d topics are in their tables", tick.record_count, tick.topics)
+        try:
+            await self._board.post(tick, worker.failing_ids, self._components.runtime.clock.now_ms())
+        except LakestreamError as error:
+            _log.warning("what this tick did could not be told to others: %s", error)
         self._on_tick(tick)
         return tick
 
@@ -168,6 +176,12 @@ class _Service:
             _log.warning("orphaned files of topic %s's table could not be collected this time: %s", topic, failure)
         if tidied.deleted or tidied.undeleted:
             _log.info("%d orphaned table files deleted, %d left", tidied.deleted, tidied.undeleted)
+
+    async def _tidy_board(self, topics: Topics) -> None:
+        try:
+            await self._board.tidy({topic.topic_id for topic in await topics.list()})
+        except LakestreamError as error:
+            _log.warning("status rows of deleted topics could not be taken down this time: %s", error)
 
     async def _release(self, worker: Worker) -> None:
         try:
