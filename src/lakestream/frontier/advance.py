@@ -16,11 +16,12 @@ from lakestream.catalog.rules_view import check_view
 from lakestream.errors import Conflict, RetryableError, StorageError, Unavailable, UnknownStream
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.plan import Plan, Range, Target, due, limit, plan
+from lakestream.frontier.replacement import frontier_of, replaceable
 from lakestream.frontier.tile import TileOutcome, size_of
 from lakestream.metadata.head import Extent, Head
 from lakestream.metadata.log import advance_frontier, read_extents, read_head
 from lakestream.metadata.topics import Topic, Topics
-from lakestream.model import StreamPartition, WrittenFile
+from lakestream.model import DataFile, StreamPartition, WrittenFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +42,13 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """`superseded`: another worker was faster, its table stands and our files are gone."""
+    """`superseded`: another worker was faster, its table stands and our files are gone. `replaced`: files of another
+    worker that held a first part of what was committed, and gave way to ours."""
 
     view: View
     record_count: int
     superseded: bool = False
+    replaced: int = 0
 
 
 async def ensure_table(lake: Lake, topics: Topics, topic: Topic) -> None:
@@ -108,11 +111,15 @@ def plan_tail(lake: Lake, tail: Tail, *, tile_size: int) -> Plan:
     return plan(target, tail.view.frontier, tail.due, tile_size=tile_size)
 
 
-async def commit(lake: Lake, tail: Tail, planned: Plan, outcomes: Sequence[TileOutcome]) -> Moved:
-    """Commits the planned ranges whole, on the table as it is now, and nothing if another worker has moved any.
+async def commit(
+    lake: Lake, tail: Tail, planned: Plan, outcomes: Sequence[TileOutcome], *, replace: bool = True
+) -> Moved:
+    """Commits the planned ranges whole, on the table as it is now, or nothing.
 
-    Rewrites by other engines are ridden out with the same files. Files are deleted only after a certain failure: when
-    an outcome is unknown (`Unavailable`) they stay."""
+    Where another worker has moved a first part of them, its files give way if that loses nothing (`replaceable`);
+    otherwise, and without `replace`, the rest has to be planned again. Rewrites by other engines are ridden out with
+    the same files. Files are deleted only after a certain failure: when an outcome is unknown (`Unavailable`) they
+    stay."""
     files = [file for outcome in outcomes for file in outcome.files]
     topic_id = tail.topic.topic_id
     failed = next((outcome for outcome in outcomes if outcome.error), None)
@@ -124,16 +131,19 @@ async def commit(lake: Lake, tail: Tail, planned: Plan, outcomes: Sequence[TileO
             raise (Unavailable if failed.retryable else StorageError)(failed.error)
         return Moved(view, 0, superseded=True)
     view = tail.view
+    gone: tuple[DataFile, ...] = ()
     for _ in range(lake.settings.max_commit_attempts):
         try:
-            done = await lake.catalog.commit(view, add=files, remove=(), frontier=_beyond(view, planned.ranges))
+            done = await lake.catalog.commit(view, add=files, remove=gone, frontier=_beyond(view, planned.ranges))
         except Conflict:
             view = await lake.catalog.load(topic_id)
         else:
-            return Moved(done, sum(file.record_count for file in files))
-        if not _starts_hold(view, planned.ranges):
+            return Moved(done, _row_count(files) - _row_count(gone), replaced=len(gone))
+        found = replaceable(tail.view, view, planned.ranges)
+        if found is None or (found and not replace):
             await discard(lake, files)
             return Moved(view, 0, superseded=True)
+        gone = found
     await discard(lake, files)
     raise Conflict(
         f"topic {tail.topic.name}: others changed its table {lake.settings.max_commit_attempts} times in a row while a "
@@ -173,8 +183,8 @@ async def _check_living(lake: Lake, topic: Topic, ranges: Iterable[Range]) -> No
             raise UnknownStream(f"topic {topic.name} was deleted while its records were moved")
 
 
-def frontier_of(view: View, partition: int) -> int:
-    return view.frontier[partition] if partition < len(view.frontier) else 0
+def _row_count(files: Iterable[WrittenFile | DataFile]) -> int:
+    return sum(file.record_count for file in files)
 
 
 def _starts_hold(view: View, ranges: Iterable[Range]) -> bool:
