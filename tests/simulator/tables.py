@@ -111,9 +111,15 @@ class SimulatedHistory:
         return (found[0].offset, TIMESTAMP_MS) if found and timestamp_ms <= TIMESTAMP_MS else None
 
     async def newest(
-        self, files: Sequence[DataFile], deletes: Sequence[PositionDeletes], *, partition: int, end_offset: int
+        self,
+        files: Sequence[DataFile],
+        deletes: Sequence[PositionDeletes],
+        *,
+        partition: int,
+        end_offset: int,
+        offset: int = 0,
     ) -> tuple[int, int] | None:
-        found = await self._rows(files, partition, 0, end_offset)
+        found = await self._rows(files, partition, offset, end_offset)
         return (found[0].offset, TIMESTAMP_MS) if found else None
 
     async def _rows(self, files: Sequence[DataFile], partition: int, offset: int, end_offset: int) -> list[Row]:

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 _CACHED_METADATA: Final = 64
 _TABLE_DEPTH: Final = 4
 """Folders that a table's first file may have made or changed: `<bucket>/tables/<table>/_iceberg`."""
-_VERSIONED: Final = re.compile(r"(\d+)-[^/]*\.metadata\.json$")
+_VERSIONED: Final = re.compile(r"(\d+)(?:-[^/]*)?\.metadata\.json$")
 
 
 def version_of(metadata_location: str) -> int:

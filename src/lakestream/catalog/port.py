@@ -34,11 +34,13 @@ class View:
 @dataclass(frozen=True, slots=True)
 class Named:
     """What one table metadata holds on to: the frontier written in it, and the path of every file that any snapshot it
-    retains names. `collectable` is False if the owner forbade to delete files that nothing names (`gc.enabled`)."""
+    retains names. `collectable` is False if the owner forbade to delete files that nothing names (`gc.enabled`).
+    `version` grows with every commit; -1: the catalog does not count them."""
 
     frontier: tuple[int, ...]
     paths: frozenset[str]
     collectable: bool = True
+    version: int = -1
 
 
 class TableViews(Protocol):

@@ -6,6 +6,7 @@ from itertools import count
 from uuid import UUID
 
 from lakestream.catalog.binding import bind, detach, detached_name, location, owner
+from lakestream.catalog.files import version_of
 from lakestream.catalog.port import Named, View
 from lakestream.catalog.rules import check_commit
 from lakestream.errors import Conflict, UnknownStream
@@ -56,7 +57,7 @@ class SimulatedTables:
             raise UnknownStream(f"no table is bound to topic {topic_id}")
         view = self._metadata[location]
         paths = {file.path for file in view.files} | {file.path for file in view.deletes}
-        return Named(view.frontier, frozenset(paths))
+        return Named(view.frontier, frozenset(paths), version=version_of(location))
 
     async def commit(
         self,

@@ -181,6 +181,7 @@ class PyIcebergTables:
             frontier=_frontier(str(current.table_id), metadata),
             paths=read_reach(self.commits.index, metadata, current.location).files,
             collectable=property_as_bool(dict(metadata.properties), "gc.enabled", True),
+            version=version_of(current.location),
         )
 
 

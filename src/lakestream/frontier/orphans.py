@@ -5,22 +5,28 @@ A file is dead when no retained snapshot names it and none can ever come to name
 *one* metadata, after the files were listed:
 
 - A listed file that was committed by then is named by that metadata, even if it was not yet when the list was made.
-- One that was not can be committed only while the table's frontier is below the end of each of its plan's ranges, and
-  the frontier never falls. A range's last offset below the frontier just read says that its commit, wherever it is, is
-  lost: its worker will find the frontier moved. At or above the frontier it may still succeed, and the file stays.
+- One of the pipeline's that was not can be committed only while the table's frontier is below the end of each of its
+  plan's ranges, and the frontier never falls. A range's last offset below the frontier just read says that its commit,
+  wherever it is, is lost: its worker will find the frontier moved. At or above the frontier it may still succeed, and
+  the file stays.
+- One that takes the place of others carries the last version of the table on which it may be committed, and versions
+  only grow: a later one just read says that it never will be.
 
 Names from before the list and a frontier from after it would condemn what was committed in between.
 A name carries the last offset of one of its plan's ranges, that of the file's first partition: the ranges of one plan
-are committed together, so one that cannot be is enough. Age is courtesy, never part of the proof. Names that we did not give are never judged.
+are committed together, so one that cannot be is enough. Age is courtesy, never part of the proof. Names that we did
+not give are never judged.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from lakestream.catalog.port import Named
 from lakestream.errors import LakestreamError, UnknownStream
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.naming import DATA_FOLDER, FileBound, parse_file_name
+from lakestream.frontier.rewritten import RewriteBound, parse_rewritten
 from lakestream.metadata.topics import Topic, Topics
 
 
@@ -48,7 +54,7 @@ class _Listed:
     """`old`: the keys of files of ours past their grace. `last` is where the list was cut off; None: it is whole."""
 
     examined: int
-    old: dict[str, FileBound]
+    old: dict[str, FileBound | RewriteBound]
     last: str | None
 
 
@@ -82,6 +88,11 @@ class Orphans:
             examined, deleted, undeleted = examined + listed.examined, deleted + gone, undeleted + len(dead) - gone
         return Tidied(examined, deleted, undeleted, tuple(failures))
 
+    async def find(self, topic: Topic) -> list[str]:
+        """The keys of a table's dead files, of as many as one pass looks at. Deletes nothing."""
+        _, dead = await self._judge(topic, None, self._lake.settings.max_collect_objects)
+        return dead
+
     def _turn(self, topics: Sequence[Topic]) -> list[tuple[Topic, str | None]]:
         """Whose turn it is, and behind which key."""
         place = self._place
@@ -103,7 +114,11 @@ class Orphans:
             return nothing
         listed = await self._list(f"{view.location.removeprefix(inside)}/{DATA_FOLDER}", after, limit)
         live = {_file_name(file.path) for file in view.files}
-        suspects = [key for key, at in listed.old.items() if _below(at, view.frontier) and _file_name(key) not in live]
+        suspects = [
+            key
+            for key, at in listed.old.items()
+            if _file_name(key) not in live and (isinstance(at, RewriteBound) or _below(at, view.frontier))
+        ]
         if not suspects:
             return listed, []
         # After the list, never before: see above.
@@ -112,22 +127,25 @@ class Orphans:
             return listed, []
         # Names without their folders: each is unique, and no spelling of a path can make a named file look unnamed.
         names = {_file_name(path) for path in named.paths}
-        return listed, [
-            key for key in suspects if _below(listed.old[key], named.frontier) and _file_name(key) not in names
-        ]
+        return listed, [key for key in suspects if _is_lost(listed.old[key], named) and _file_name(key) not in names]
 
     async def _list(self, prefix: str, after: str | None, limit: int) -> _Listed:
         settings, now_ms = self._lake.settings, self._lake.runtime.clock.now_ms()
         examined = 0
-        old: dict[str, FileBound] = {}
+        old: dict[str, FileBound | RewriteBound] = {}
         async for info in self._lake.objects.list(prefix, after=after):
             examined += 1
-            at = parse_file_name(info.key.removeprefix(prefix))
+            name = info.key.removeprefix(prefix)
+            at = parse_file_name(name) or parse_rewritten(name)
             if at is not None and now_ms - info.modified_ms >= settings.grace_ms:
                 old[info.key] = at
             if examined >= limit:
                 return _Listed(examined, old, info.key)
         return _Listed(examined, old, None)
+
+
+def _is_lost(at: FileBound | RewriteBound, named: Named) -> bool:
+    return named.version > at.last_version if isinstance(at, RewriteBound) else _below(at, named.frontier)
 
 
 def _below(at: FileBound, frontier: Sequence[int]) -> bool:

@@ -38,3 +38,15 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Objects looked at in one collection pass."""
     max_collect_tables: int = 4
     """Tables looked through for orphans in one pass, all of them in turn: a look lists the table's files."""
+    maintain_interval_ms: int = 30_000
+    """Pause between two passes of maintenance: retention, merges, folds."""
+    max_maintain_tables: int = 16
+    """Tables that one pass looks at, all of them in turn."""
+    small_file_bytes: int = 32 * MIB
+    """Table files below this are merged with their neighbours."""
+    min_merge_files: int = 8
+    """Fewer neighbours are not worth a merge."""
+    max_rewrite_bytes: int = 128 * MIB
+    """Rows that one rewrite takes, uncompressed: it holds them in memory about three times."""
+    max_rewrites: int = 4
+    """Rewrites of one table in a pass."""

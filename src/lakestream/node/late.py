@@ -95,10 +95,16 @@ class LateTables:
         )
 
     async def newest(
-        self, files: Sequence[DataFile], deletes: Sequence[PositionDeletes], *, partition: int, end_offset: int
+        self,
+        files: Sequence[DataFile],
+        deletes: Sequence[PositionDeletes],
+        *,
+        partition: int,
+        end_offset: int,
+        offset: int = 0,
     ) -> tuple[int, int] | None:
         history = (await self.loaded()).history
-        return await history.newest(files, deletes, partition=partition, end_offset=end_offset)
+        return await history.newest(files, deletes, partition=partition, end_offset=end_offset, offset=offset)
 
     async def _load(self) -> _Loaded:
         module = await asyncio.to_thread(_import)

@@ -48,7 +48,7 @@ class OffsetFinder:
         frontier = frontier_of(view, partition.index)
         extents = [extent for extent in extents if extent.end_offset > frontier]
         if timestamp_ms == MAX_TIMESTAMP:
-            return await self._newest(partition, view, frontier, extents)
+            return await self._newest(partition, view, tail.head.log_start, frontier, extents)
         return await self._first_at(partition, view, tail.head.log_start, frontier, extents, timestamp_ms)
 
     async def _first_at(
@@ -80,16 +80,18 @@ class OffsetFinder:
         return OffsetAt(-1, -1)
 
     async def _newest(
-        self, partition: StreamPartition, view: View | None, frontier: int, extents: list[Extent]
+        self, partition: StreamPartition, view: View | None, log_start: int, frontier: int, extents: list[Extent]
     ) -> OffsetAt:
         newest = OffsetAt(-1, -1)
-        if view is not None and frontier > 0:
-            found = await self._history.newest(view.files, view.deletes, partition=partition.index, end_offset=frontier)
+        if view is not None and log_start < frontier:
+            found = await self._history.newest(
+                view.files, view.deletes, partition=partition.index, end_offset=frontier, offset=log_start
+            )
             newest = OffsetAt(*found) if found is not None else newest
         for extent in extents:
             if extent.max_timestamp_ms > newest.timestamp_ms:
                 served = await self._cache.read(partition, extent)
-                newest = max((newest, *_times(served, frontier)), key=lambda found: found.timestamp_ms)
+                newest = max((newest, *_times(served, max(frontier, log_start))), key=lambda found: found.timestamp_ms)
         return newest
 
 

@@ -101,9 +101,10 @@ class HistoryReader:
         *,
         partition: int,
         end_offset: int,
+        offset: int = 0,
     ) -> tuple[int, int] | None:
-        """(offset, timestamp) of the record below end_offset with the newest timestamp, the first of them if several
-        share it."""
+        """(offset, timestamp) of the record in [offset, end_offset) with the newest timestamp, the first of them if
+        several share it."""
         deleted = await load_deletes(deletes, self._files, self._cache)
         best: tuple[int, int] | None = None
         for file, bound_ms in self._index(files).newest_first(partition, end_offset):
@@ -111,8 +112,9 @@ class HistoryReader:
                 break
             for group in await self._rows.groups(file):
                 known_ms = best[1] if best is not None else -1
-                if group.row_group.timestamp_max_ms >= known_ms and _overlaps(group, partition, 0, end_offset - 1):
-                    found = _newest(await self._rows.places(group, deleted, times=True), partition, end_offset)
+                if group.row_group.timestamp_max_ms >= known_ms and _overlaps(group, partition, offset, end_offset - 1):
+                    places = await self._rows.places(group, deleted, times=True)
+                    found = _newest(places, partition, offset, end_offset)
                     if found is not None and (best is None or (-found[1], found[0]) < (-best[1], best[0])):
                         best = found
         return best
@@ -150,8 +152,9 @@ def _first(places: Places, partition: int, timestamp_ms: int, low: int, end: int
     return int(places.offset[row]), int(places.timestamp_ms[row])
 
 
-def _newest(places: Places, partition: int, end: int) -> tuple[int, int] | None:
-    rows = np.flatnonzero((places.partition == partition) & (places.offset < end) & (places.timestamp_ms >= 0))
+def _newest(places: Places, partition: int, low: int, end: int) -> tuple[int, int] | None:
+    hit = (places.partition == partition) & (places.timestamp_ms >= 0)
+    rows = np.flatnonzero(hit & (places.offset >= low) & (places.offset < end))
     if not len(rows):
         return None
     newest_ms = places.timestamp_ms[rows].max()

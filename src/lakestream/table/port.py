@@ -51,7 +51,13 @@ class HistorySource(Protocol):
         ...
 
     async def newest(
-        self, files: Sequence[DataFile], deletes: Sequence[PositionDeletes], *, partition: int, end_offset: int
+        self,
+        files: Sequence[DataFile],
+        deletes: Sequence[PositionDeletes],
+        *,
+        partition: int,
+        end_offset: int,
+        offset: int = 0,
     ) -> tuple[int, int] | None:
-        """(offset, timestamp) of the newest record below end_offset; of several, the first."""
+        """(offset, timestamp) of the newest record in [offset, end_offset); of several, the first."""
         ...

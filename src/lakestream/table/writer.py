@@ -4,11 +4,16 @@ from dataclasses import dataclass
 from typing import BinaryIO, Final
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakestream.records import Columns
-from lakestream.table.arrow import ARROW_SCHEMA, to_arrow
+from lakestream.table.arrow import ARROW_SCHEMA, places_from_arrow, to_arrow
 from lakestream.table.seal import reserve, seal
+
+Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
 
 _DELTA: Final = "DELTA_BINARY_PACKED"
 _OPTIONS: Final = {
@@ -80,18 +85,16 @@ class StreamFileWriter:
         Raises:
             ValueError: the records do not follow what was written in (partition, offset) order.
         """
-        if not len(columns):
-            return
-        self._check_order(columns)
-        self._parquet.write_table(to_arrow(columns), row_group_size=len(columns))
-        if self._first_partition < 0:
-            self._first_partition = int(columns.partition[0])
-        self._last = (int(columns.partition[-1]), int(columns.offset[-1]))
-        self._row_groups += 1
-        self._record_count += len(columns)
-        self._offset_min = min(self._offset_min, int(columns.offset.min()))
-        self._offset_max = max(self._offset_max, int(columns.offset.max()))
-        self._timestamp_max_ms = max(self._timestamp_max_ms, int(columns.timestamp_ms.max()))
+        if len(columns):
+            self._check_order(columns.partition, columns.offset)
+            self._write(to_arrow(columns), columns.partition, columns.offset, columns.timestamp_ms)
+
+    def write_rows(self, rows: pa.Table) -> None:
+        """The same for rows of a table as they are, in `ARROW_SCHEMA`."""
+        if rows.num_rows:
+            partition, offset, timestamp_ms = places_from_arrow(rows)
+            self._check_order(partition, offset)
+            self._write(rows, partition, offset, timestamp_ms)
 
     def close(self) -> WrittenStats:
         """Finishes the file. A file without records is a mistake: `ValueError`."""
@@ -111,8 +114,19 @@ class StreamFileWriter:
             footer_checksum=checksum,
         )
 
-    def _check_order(self, columns: Columns) -> None:
-        first = (int(columns.partition[0]), int(columns.offset[0]))
-        partition_steps, offset_steps = np.diff(columns.partition), np.diff(columns.offset)
+    def _write(self, rows: pa.Table, partition: Ints, offset: Longs, timestamp_ms: Longs) -> None:
+        self._parquet.write_table(rows, row_group_size=len(offset))
+        if self._first_partition < 0:
+            self._first_partition = int(partition[0])
+        self._last = (int(partition[-1]), int(offset[-1]))
+        self._row_groups += 1
+        self._record_count += len(offset)
+        self._offset_min = min(self._offset_min, int(offset.min()))
+        self._offset_max = max(self._offset_max, int(offset.max()))
+        self._timestamp_max_ms = max(self._timestamp_max_ms, int(timestamp_ms.max()))
+
+    def _check_order(self, partition: Ints, offset: Longs) -> None:
+        first = (int(partition[0]), int(offset[0]))
+        partition_steps, offset_steps = np.diff(partition), np.diff(offset)
         if first <= self._last or not np.all((partition_steps > 0) | ((partition_steps == 0) & (offset_steps > 0))):
             raise ValueError("records must come in (partition, offset) order, each once")

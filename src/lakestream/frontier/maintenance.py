@@ -1,0 +1,149 @@
+"""The upkeep of tables, in bounded passes: retention, merges of small files.
+
+Everything here may be stopped at any point and done again, by anybody, beside the pipeline's commits and other engines'
+rewrites: log starts never fall, and a file takes the place of others by one commit on exactly one view, or not at all.
+State kept here is advice only. Snapshots are expired and manifests merged by the commits themselves; dead files
+are the collectors' (`collector`, `orphans`).
+"""
+
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from lakestream.catalog.port import View
+from lakestream.errors import LakestreamError, UnknownStream
+from lakestream.frontier.lake import Lake
+from lakestream.frontier.merging import Run, plan_merges
+from lakestream.frontier.retention import Retirement, is_wanted, plan_retirement, retire
+from lakestream.frontier.rewrite import is_inside, put_in_place
+from lakestream.metadata.store import Address
+from lakestream.metadata.topics import Topic, Topics
+from lakestream.table.rewriter import Rewriter, Unmergeable
+from lakestream.table.shares import Shares
+
+_KEPT_REFUSALS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that was done, or would be. `files` and `rows` are those that go (into a merge, out of the table)."""
+
+    topic: str
+    action: str
+    about: str
+    files: int = 0
+    rows: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Maintained:
+    """What one pass did. `failures`: topic and error; those tables come round again."""
+
+    steps: tuple[Step, ...] = ()
+    failures: tuple[tuple[str, LakestreamError], ...] = ()
+
+
+class Maintenance:
+    def __init__(self, lake: Lake, topics: Topics, *, name: str, respect_leases: bool = True) -> None:
+        """`name` is the lease holder's. Without leases nothing is wrong, only work may be done twice and thrown
+        away."""
+        self._lake = lake
+        self._topics = topics
+        self._name = name
+        self._respect_leases = respect_leases
+        self._shares = Shares(lake.objects)
+        self._rewriter = Rewriter(lake.objects, max_bytes=lake.settings.max_rewrite_bytes)
+        self._after = ""
+        self._refused: dict[frozenset[str], None] = {}
+
+    async def run(self) -> Maintained:
+        """One pass over a bounded number of tables; the next goes on behind them. Errors of one topic are in the
+        result; those of the topic list are raised."""
+        steps: list[Step] = []
+        failures: list[tuple[str, LakestreamError]] = []
+        listed = sorted(await self._topics.list(), key=lambda topic: topic.name)
+        turn = [topic for topic in listed if topic.name > self._after]
+        turn += [topic for topic in listed if topic.name <= self._after]
+        for topic in turn[: self._lake.settings.max_maintain_tables]:
+            self._after = topic.name
+            try:
+                if await self._leased(topic.topic_id):
+                    steps += await self.maintain(topic)
+            except UnknownStream:
+                continue
+            except LakestreamError as error:
+                failures.append((topic.name, error))
+        return Maintained(tuple(steps), tuple(failures))
+
+    async def maintain(self, topic: Topic, *, dry_run: bool = False) -> list[Step]:
+        """What one pass does for a topic. `dry_run`: what it would do, as things are now."""
+        return [*await self._retire(topic, dry_run), *await self._merge(topic, dry_run)]
+
+    async def _retire(self, topic: Topic, dry_run: bool) -> list[Step]:
+        if not is_wanted(topic.options):
+            return []
+        planned = await plan_retirement(self._lake, self._shares, topic)
+        if not dry_run:
+            done = await retire(self._lake, topic, planned)
+            planned = Retirement(planned.log_starts if done.partitions else {}, planned.drop if done.files else ())
+        starts = sorted(planned.log_starts.items())
+        steps = [Step(topic.name, "move log start", f"partition {index} to {start}") for index, start in starts]
+        if planned.drop:
+            rows = sum(file.record_count for file in planned.drop)
+            size_bytes = sum(file.size_bytes for file in planned.drop)
+            age = f"older than {topic.options.table_retention_ms} ms"
+            steps.append(Step(topic.name, "drop rows", age, len(planned.drop), rows, size_bytes))
+        return steps
+
+    async def _merge(self, topic: Topic, dry_run: bool) -> list[Step]:
+        view = await self._lake.catalog.load(topic.topic_id)
+        if not is_inside(self._lake, view):
+            return []
+        steps: list[Step] = []
+        for run in plan_merges(view.files, self._lake.settings):
+            if len(steps) >= self._lake.settings.max_rewrites:
+                break
+            if frozenset(file.path for file in run) in self._refused:
+                continue
+            if dry_run:
+                steps.append(_merge_step(topic, run, "about one"))
+                continue
+            merged = await self._merge_run(topic, view, run)
+            if merged is not None:
+                view = merged[0]
+                steps.append(merged[1])
+        return steps
+
+    async def _merge_run(self, topic: Topic, view: View, run: Run) -> tuple[View, Step] | None:
+        """Half of the run, and so on, if it is too much at once."""
+        while len(run) > 1:
+            try:
+                rewritten = await self._rewriter.rewrite(
+                    run, view.deletes, own_file_bytes=self._lake.settings.own_file_bytes
+                )
+            except Unmergeable:
+                self._refuse(run)
+                run = run[: len(run) // 2]
+                continue
+            done = await put_in_place(self._lake, view, run, rewritten)
+            return None if done is None else (done.view, _merge_step(topic, run, str(done.files_after)))
+        return None
+
+    def _refuse(self, run: Run) -> None:
+        self._refused[frozenset(file.path for file in run)] = None
+        if len(self._refused) > _KEPT_REFUSALS:
+            del self._refused[next(iter(self._refused))]
+
+    async def _leased(self, topic_id: UUID) -> bool:
+        if not self._respect_leases:
+            return True
+        address = Address(f"worker/{topic_id.hex}", "maintenance")
+        lease = await self._lake.store.acquire_lease(address, self._name, ttl_ms=self._lake.settings.lease_ms)
+        return lease.holder == self._name
+
+
+def _merge_step(topic: Topic, run: Run, into: str) -> Step:
+    rows = sum(file.record_count for file in run)
+    size_bytes = sum(file.size_bytes for file in run)
+    return Step(topic.name, "merge files", f"into {into}", len(run), rows, size_bytes)

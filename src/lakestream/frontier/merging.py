@@ -1,0 +1,76 @@
+"""Which small files of a table are merged. Pure.
+
+Neighbours only: files of one partition and offset window that follow each other, and files that many partitions share.
+A run is merged when its first file is not larger than the rest together, so that a row is rewritten about as often as
+its file grows by half: the cost of all merges is logarithmic in the number of files.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from lakestream.frontier.settings import PipelineSettings
+from lakestream.model import DataFile
+from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC, UNPARTITIONED
+
+MAX_FILES: Final = 256
+"""Of one run."""
+_OUR_SPECS: Final = (UNPARTITIONED.spec_id, STREAM_SPEC.spec_id)
+
+Run = tuple[DataFile, ...]
+
+
+def plan_merges(files: Sequence[DataFile], settings: PipelineSettings) -> list[Run]:
+    """Runs of files, each to become one or few, those that save most first."""
+    places: dict[tuple[int, int] | None, list[DataFile]] = {}
+    for file in files:
+        places.setdefault(_place(file), []).append(file)
+    found: list[Run] = []
+    for place, group in places.items():
+        order = sorted(group, key=_age if place is None else _position)
+        for run in _small_runs(order, settings):
+            found += _cut(run, settings)
+    return sorted(found, key=lambda run: (-len(run), run[0].path))
+
+
+def _place(file: DataFile) -> tuple[int, int] | None:
+    """Partition and offset window; None: of several, or it is not known."""
+    low, high = file.offset_min, file.offset_max
+    if file.partition_min is None or file.partition_min != file.partition_max or low is None or high is None:
+        return None
+    return (file.partition_min, low // OFFSET_WINDOW) if low // OFFSET_WINDOW == high // OFFSET_WINDOW else None
+
+
+def _position(file: DataFile) -> tuple[int, str]:
+    return file.offset_min or 0, file.path
+
+
+def _age(file: DataFile) -> tuple[int, str]:
+    return file.timestamp_max_ms or 0, file.path
+
+
+def _small_runs(order: Sequence[DataFile], settings: PipelineSettings) -> Iterator[list[DataFile]]:
+    """What lies between the files that stay as they are: large ones, and those in a spec of the owner's."""
+    run: list[DataFile] = []
+    for file in order:
+        if file.size_bytes < settings.small_file_bytes and file.spec_id in _OUR_SPECS:
+            run.append(file)
+            continue
+        yield run
+        run = []
+    yield run
+
+
+def _cut(run: Sequence[DataFile], settings: PipelineSettings) -> Iterator[Run]:
+    start = 0
+    while len(run) - start >= settings.min_merge_files:
+        taken, size_bytes = [], 0
+        for file in run[start : start + MAX_FILES]:
+            if taken and size_bytes + file.size_bytes > settings.max_rewrite_bytes:
+                break
+            taken.append(file)
+            size_bytes += file.size_bytes
+        if len(taken) >= settings.min_merge_files and 2 * taken[0].size_bytes <= size_bytes:
+            yield tuple(taken)
+            start += len(taken)
+        else:
+            start += 1

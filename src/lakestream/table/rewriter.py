@@ -1,0 +1,168 @@
+"""Files of a stream's table into fewer, larger ones: the same rows, in order, less those that are deleted.
+
+Nothing is decoded into records: rows go from Parquet to Parquet as columns, with their checksums.
+"""
+
+import asyncio
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakestream.model import DataFile, PositionDeletes
+from lakestream.objects.store import Buffer, ObjectStore
+from lakestream.records.columns import ARENA_BYTES
+from lakestream.table.arrow import ARROW_SCHEMA, canonical, places_from_arrow
+from lakestream.table.cache import SharedCache
+from lakestream.table.deletes import Deleted, load_deletes
+from lakestream.table.parquet import ParquetFiles
+from lakestream.table.rows import Group, RowReader, check_unique
+from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC, UNPARTITIONED
+from lakestream.table.writer import StreamFileWriter, WrittenStats
+
+Keep = Callable[[pa.Table], npt.NDArray[np.bool_]]
+"""Which of the rows, in (partition, offset) order, are to stay. Runs in a thread."""
+
+_CACHE_BYTES: Final = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A finished file, not stored yet."""
+
+    data: Buffer
+    stats: WrittenStats
+    spec_id: int
+
+
+class Unmergeable(Exception):
+    """These files are not to be rewritten here: they are too large together, or have columns that are not ours."""
+
+
+class Rewriter:
+    """Holds the rows of one call in memory, about three times: `max_bytes` is what they may be, uncompressed."""
+
+    def __init__(self, store: ObjectStore, *, max_bytes: int) -> None:
+        self._files = ParquetFiles(store)
+        self._cache = SharedCache(_CACHE_BYTES)
+        self._rows = RowReader(self._files, self._cache)
+        self._max_bytes = max_bytes
+
+    async def rewrite(
+        self,
+        files: Sequence[DataFile],
+        deletes: Sequence[PositionDeletes],
+        *,
+        own_file_bytes: int,
+        keep: Keep | None = None,
+    ) -> list[Rewritten]:
+        """A partition with at least `own_file_bytes` in the files gets files of its own, one per offset window; the
+        others share one. No file at all if no row is left. Raises `Unmergeable`, `ObjectMissing`, `CorruptObject`."""
+        groups = [group for file in files for group in await self._groups(file)]
+        size_bytes = sum(group.row_group.size_bytes for group in groups)
+        if size_bytes > self._max_bytes:
+            raise Unmergeable(f"{size_bytes} bytes are more than the {self._max_bytes} that are rewritten at once")
+        deleted = await load_deletes(deletes, self._files, self._cache)
+        tables = [await self._read(group, deleted) for group in groups]
+        stored_bytes = sum(file.size_bytes for file in files)
+        return await asyncio.to_thread(_write, tables, stored_bytes, own_file_bytes, keep)
+
+    async def read(
+        self, file: DataFile, deleted: Deleted, columns: Sequence[str], convert: Callable[[pa.Table], None]
+    ) -> None:
+        """Shows the rows of a file that are there to `convert`, row group by row group, in a thread."""
+        for group in await self._groups(file):
+            await self._files.read(
+                group.row_group,
+                group.footer,
+                columns,
+                lambda table, group=group: convert(_there(table, columns, group, deleted)),  # type: ignore[misc]
+            )
+
+    async def deleted(self, deletes: Sequence[PositionDeletes]) -> Deleted:
+        return await load_deletes(deletes, self._files, self._cache)
+
+    async def _groups(self, file: DataFile) -> list[Group]:
+        groups = await self._rows.groups(file)
+        for group in groups[:1]:
+            names = group.footer.metadata.schema.to_arrow_schema().names
+            foreign = sorted(set(names) - set(ARROW_SCHEMA.names))
+            if foreign:
+                raise Unmergeable(f"{file.path} has the columns {', '.join(foreign)}, which would be lost")
+        return groups
+
+    async def _read(self, group: Group, deleted: Deleted) -> pa.Table:
+        names = ARROW_SCHEMA.names
+        return await self._files.read(
+            group.row_group, group.footer, names, lambda table: _there(table, names, group, deleted)
+        )
+
+
+def _there(table: pa.Table, columns: Sequence[str], group: Group, deleted: Deleted) -> pa.Table:
+    kept = deleted.kept(group.row_group.path, group.row_group.first_row, group.row_group.row_count)
+    rows = canonical(table, columns)
+    return rows if kept is None else rows.filter(pa.array(kept))
+
+
+def _write(tables: Sequence[pa.Table], stored_bytes: int, own_file_bytes: int, keep: Keep | None) -> list[Rewritten]:
+    rows = _sorted(tables)
+    all_rows = rows.num_rows
+    if keep is not None and all_rows:
+        rows = rows.filter(pa.array(keep(rows)))
+    if not rows.num_rows:
+        return []
+    row_bytes = max(1, stored_bytes // all_rows)
+    chunk_rows = max(1, ARENA_BYTES // max(1, rows.nbytes // rows.num_rows))
+    own, shared = _layout(rows, max(1, -(-own_file_bytes // row_bytes)))
+    found = [_file([rows.slice(start, stop - start)], STREAM_SPEC.spec_id, chunk_rows) for start, stop in own]
+    if shared:
+        found.append(
+            _file([rows.slice(start, stop - start) for start, stop in shared], UNPARTITIONED.spec_id, chunk_rows)
+        )
+    return found
+
+
+def _sorted(tables: Sequence[pa.Table]) -> pa.Table:
+    rows = pa.concat_tables(tables) if tables else ARROW_SCHEMA.empty_table()
+    rows = canonical(rows, ARROW_SCHEMA.names)
+    partition, offset, _ = places_from_arrow(rows)
+    order = np.lexsort((offset, partition))
+    if not np.array_equal(order, np.arange(len(order))):
+        rows = rows.take(pa.array(order))
+        partition, offset = partition[order], offset[order]
+    for start, stop in pairwise([0, *(np.flatnonzero(np.diff(partition)) + 1).tolist(), len(partition)]):
+        check_unique(offset[start:stop])
+    return pa.Table.from_arrays(canonical(rows, ARROW_SCHEMA.names).columns, schema=ARROW_SCHEMA)
+
+
+def _layout(rows: pa.Table, own_rows: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """The runs of rows that get files of their own, and those that share one."""
+    partition, offset, _ = places_from_arrow(rows)
+    window = offset // OFFSET_WINDOW
+    cuts = np.flatnonzero((np.diff(partition) != 0) | (np.diff(window) != 0)) + 1
+    runs = list(pairwise([0, *cuts.tolist(), len(offset)]))
+    if len(runs) == 1:
+        return runs, []
+    numbers, counts = np.unique(partition, return_counts=True)
+    large = {int(number) for number, count in zip(numbers, counts, strict=True) if count >= own_rows}
+    own = [run for run in runs if int(partition[run[0]]) in large]
+    return own, [run for run in runs if int(partition[run[0]]) not in large]
+
+
+def _file(parts: Sequence[pa.Table], spec_id: int, chunk_rows: int) -> Rewritten:
+    sink = io.BytesIO()
+    writer = StreamFileWriter(sink)
+    for chunk in _chunks(pa.concat_tables(parts), chunk_rows):
+        writer.write_rows(chunk)
+    stats = writer.close()
+    return Rewritten(sink.getbuffer(), stats, spec_id)
+
+
+def _chunks(rows: pa.Table, chunk_rows: int) -> Iterator[pa.Table]:
+    for start in range(0, rows.num_rows, chunk_rows):
+        yield rows.slice(start, chunk_rows)
