@@ -1,0 +1,8 @@
+"""Topics as a Spark data source: `spark.read`, `readStream`, `write` and `writeStream` with format "lakestream".
+
+Everything goes through the public doors, Kafka and the Iceberg REST catalog; only table files are read from the bucket.
+"""
+
+from lakestream.pipeline.source.datasource import LakestreamSource, register
+
+__all__ = ["LakestreamSource", "register"]

@@ -1,0 +1,50 @@
+"""The format "lakestream" as Spark's Python data source API knows it."""
+
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from lakestream.errors import RequestError
+from lakestream.pipeline.source.options import parse
+from lakestream.pipeline.source.reading import TopicReader
+from lakestream.pipeline.source.schema import SPARK_SCHEMA
+from lakestream.pipeline.source.streaming import TopicStream
+from lakestream.pipeline.source.writing import TopicStreamWriter, TopicWriter
+
+_PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
+
+
+class LakestreamSource(DataSource):
+    """A topic: its table and its tail to read, its log to append to."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "lakestream"
+
+    def schema(self) -> StructType:
+        return SPARK_SCHEMA
+
+    def reader(self, schema: StructType) -> TopicReader:
+        return TopicReader(parse(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> TopicStream:
+        return TopicStream(parse(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> TopicWriter:
+        if overwrite:
+            raise RequestError('a log is only ever appended to: use mode("append")')
+        return TopicWriter(parse(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:
+        if overwrite:
+            raise RequestError('a log is only ever appended to: use outputMode("append")')
+        return TopicStreamWriter(parse(self.options), schema)
+
+
+def register(spark: SparkSession) -> None:
+    """Makes the format known to a session, with filters pushed down, without which Spark refuses sources that can."""
+    spark.conf.set(_PUSH_DOWN, "true")
+    registry: Any = spark.dataSource
+    registry.register(LakestreamSource)

@@ -1,0 +1,85 @@
+"""A topic as the brokers tell of it: its id, where its logs begin and end, and what was where at a time."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from lakestream.errors import RequestError, Unavailable, UnknownStream
+from lakestream.pipeline.source.tail import Address
+
+_TIMEOUT_S: Final = 30.0
+_UNSIGNED: Final = (1 << 64) - 1
+_QUIET: Final = {"log_level": "2"}
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One look. `ends` are what committed readers may see. `brokers`: whoever serves it."""
+
+    topic_id: UUID
+    starts: Mapping[int, int]
+    ends: Mapping[int, int]
+    brokers: tuple[Address, ...]
+
+
+class LogClient:
+    """For planning; blocking. `settings` are librdkafka's."""
+
+    def __init__(self, topic: str, settings: Mapping[str, str]) -> None:
+        protocol = settings.get("security.protocol", "plaintext")
+        if protocol.lower() != "plaintext":
+            raise RequestError(f"kafka.security.protocol {protocol} is not supported by this source: use plaintext")
+        self._topic = topic
+        self._admin = AdminClient({**_QUIET, **settings})
+
+    def look(self) -> Log:
+        """The topic's id is read before and after its offsets: they are of one topic, however often its name moves on.
+
+        Raises:
+            UnknownStream: there is no topic of that name.
+            Unavailable: the brokers do not answer.
+        """
+        while True:
+            before, partitions, brokers = self._describe()
+            starts = self._offsets(partitions, OffsetSpec.earliest())
+            ends = self._offsets(partitions, OffsetSpec.latest())
+            if self._describe()[0] == before:
+                return Log(before, starts, ends, brokers)
+
+    def first_at(self, log: Log, timestamp_ms: int, partitions: Iterable[int]) -> dict[int, int]:
+        """Per partition the first offset whose record is not older; the log's end if there is none."""
+        found = self._offsets(partitions, OffsetSpec.for_timestamp(timestamp_ms))
+        return {partition: offset if offset >= 0 else log.ends[partition] for partition, offset in found.items()}
+
+    def _describe(self) -> tuple[UUID, list[int], tuple[Address, ...]]:
+        answer = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=_TIMEOUT_S)
+        topic = self._result(answer[self._topic])
+        parts = (topic.topic_id.get_most_significant_bits(), topic.topic_id.get_least_significant_bits())
+        topic_id = UUID(int=(parts[0] & _UNSIGNED) << 64 | parts[1] & _UNSIGNED)
+        leaders = [part.leader for part in topic.partitions if part.leader is not None]
+        brokers = tuple(dict.fromkeys((leader.host, leader.port) for leader in leaders))
+        if not brokers:
+            raise Unavailable(f"no broker serves topic {self._topic} now: try again")
+        return topic_id, sorted(part.id for part in topic.partitions), brokers
+
+    def _offsets(self, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
+        asked = {TopicPartition(self._topic, partition): spec for partition in partitions}
+        if not asked:
+            return {}
+        answers = self._admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_S
+        )
+        return {place.partition: self._result(future).offset for place, future in answers.items()}
+
+    def _result(self, future: Any) -> Any:
+        try:
+            return future.result()
+        except KafkaException as error:
+            reason = error.args[0]
+            if reason.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise UnknownStream(f"there is no topic {self._topic!r}: create it, or correct its name") from error
+            raise Unavailable(f"the brokers do not tell about topic {self._topic}: {reason.str()}") from error

@@ -1,0 +1,95 @@
+"""`spark.read`: the table and the tail behind it, at one cut."""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from lakestream.errors import RequestError
+from lakestream.pipeline.source.filters import Bounds, bounds_of
+from lakestream.pipeline.source.history import read_history
+from lakestream.pipeline.source.log import Log, LogClient
+from lakestream.pipeline.source.options import EARLIEST, LATEST, Options, Position
+from lakestream.pipeline.source.plan import (
+    HistoryTask,
+    TailTask,
+    check_same_topic,
+    history_tasks,
+    readable,
+    resolve,
+    tail_tasks,
+)
+from lakestream.pipeline.source.ranges import Ranges
+from lakestream.pipeline.source.schema import wanted_columns
+from lakestream.pipeline.source.tail import read_tail
+from lakestream.pipeline.source.view import TableView, ViewClient
+
+BATCH_ROWS = 65_536
+"""Rows that Spark's JVM holds at once."""
+
+
+def read_task(task: InputPartition | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a task, in an executor. None is what Spark makes of a plan without tasks."""
+    match task:
+        case HistoryTask():
+            tables = read_history(
+                task.location, task.files, task.deletes, task.ranges, columns, oldest_ms=task.oldest_ms
+            )
+        case TailTask():
+            tables = read_tail(task.topic_id, task.ranges, task.brokers)
+        case _:
+            return
+    for table in tables:
+        yield from table.select(columns).to_batches(max_chunksize=BATCH_ROWS)
+
+
+class TopicReader(DataSourceReader):
+    """The view is loaded first, the log's ends after it, so they are never below the view's frontier. What the pipeline
+    moves after that is still read from the log: brokers serve it from wherever it is by then. So every offset below the
+    ends is read once, from one place."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        if options.max_offsets_per_trigger is not None:
+            raise RequestError("maxOffsetsPerTrigger is for readStream: use endingOffsets")
+        if options.snapshot_id is not None and options.ending is not None:
+            raise RequestError("a snapshot ends where its frontier is: leave endingOffsets and endingTimestamp out")
+        self._options = options
+        self._columns = wanted_columns(schema)
+        self._bounds = Bounds()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
+        self._bounds = bounds_of(filters)
+        return iter(filters)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        logs = LogClient(options.topic, options.kafka)
+        view = ViewClient(options.table, options.catalog).load(options.snapshot_id)
+        log = logs.look()
+        check_same_topic(view, log, options.table)
+        wanted = self._bounds.clip(self._wanted(view, log, logs))
+        below, above = wanted.cut(view.frontier)
+        oldest_ms = self._bounds.oldest_ms
+        if above and oldest_ms is not None:
+            first = logs.first_at(log, oldest_ms, above.by_partition)
+            above = Ranges.between(
+                {partition: max(start, first[partition]) for partition, start, _ in above},
+                {partition: end for partition, _, end in above},
+            )
+        above = readable(above, log, fail_on_data_loss=options.fail_on_data_loss)
+        return [*history_tasks(view, below, self._bounds, options), *tail_tasks(log, above, options)]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        return read_task(partition, self._columns)
+
+    def _wanted(self, view: TableView, log: Log, logs: LogClient) -> Ranges:
+        start, end = self._options.starting or Position(EARLIEST), self._options.ending or Position(LATEST)
+        ends = resolve(end, log, _first_at(end, log, logs))
+        if self._options.snapshot_id is not None:
+            ends = dict(enumerate(view.frontier))
+        return Ranges.between(resolve(start, log, _first_at(start, log, logs)), ends)
+
+
+def _first_at(position: Position, log: Log, logs: LogClient) -> dict[int, int]:
+    return {} if position.timestamp_ms is None else logs.first_at(log, position.timestamp_ms, log.ends)

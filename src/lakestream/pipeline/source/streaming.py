@@ -1,0 +1,129 @@
+"""`spark.readStream`: micro-batches between two vectors of offsets, the same rows however often one is run."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from lakestream.errors import RequestError, UnknownStream
+from lakestream.pipeline.source.filters import Bounds
+from lakestream.pipeline.source.log import Log, LogClient
+from lakestream.pipeline.source.options import LATEST, Options, Position
+from lakestream.pipeline.source.plan import check_same_topic, history_tasks, lost, readable, resolve, tail_tasks
+from lakestream.pipeline.source.ranges import Ranges
+from lakestream.pipeline.source.reading import read_task
+from lakestream.pipeline.source.schema import wanted_columns
+from lakestream.pipeline.source.view import ViewClient
+
+Offset = dict[str, Any]
+
+
+def to_offset(topic_id: UUID, offsets: Mapping[int, int]) -> Offset:
+    """As it stands in a checkpoint. The id makes a topic of the same name another stream."""
+    return {"topicId": str(topic_id), "offsets": {str(number): offsets[number] for number in sorted(offsets)}}
+
+
+def from_offset(offset: Offset) -> tuple[UUID, dict[int, int]]:
+    return UUID(offset["topicId"]), {int(number): int(value) for number, value in offset["offsets"].items()}
+
+
+def limit(starts: Mapping[int, int], ends: Mapping[int, int], most: int) -> dict[int, int]:
+    """Ends that lie at most so many offsets after the starts in all, shared out by what each partition has waiting. At
+    least one more wherever something waits, so that none starves."""
+    waiting = {partition: max(0, end - starts.get(partition, 0)) for partition, end in ends.items()}
+    total = sum(waiting.values())
+    if total <= most:
+        return dict(ends)
+    return {
+        partition: end - count + (max(1, count * most // total) if count else 0)
+        for (partition, end), count in zip(ends.items(), waiting.values(), strict=True)
+    }
+
+
+class TopicStream(DataSourceStreamReader):
+    """Small micro-batches are read from the brokers, which have history too; larger ones take what lies below the
+    frontier from the table's files."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        if options.ending is not None or options.snapshot_id is not None:
+            raise RequestError("endingOffsets, endingTimestamp and snapshotId are for spark.read: a stream has no end")
+        self._options = options
+        self._columns = wanted_columns(schema)
+        self._logs: LogClient | None = None
+        self._views: ViewClient | None = None
+        self._planned: tuple[UUID, dict[int, int]] | None = None
+
+    def initialOffset(self) -> Offset:
+        """Earliest is where the log starts: what retention has hidden from consumers is not read without being asked
+        for by its offset."""
+        log = self._look()
+        start = self._options.starting or Position(LATEST)
+        first = {} if start.timestamp_ms is None else self._log_client().first_at(log, start.timestamp_ms, log.ends)
+        offsets = resolve(start, log, first)
+        explicit = start.by_partition
+        offsets = {
+            partition: offset if explicit.get(partition, -1) >= 0 else max(offset, log.starts[partition])
+            for partition, offset in offsets.items()
+        }
+        self._planned = log.topic_id, offsets
+        return to_offset(log.topic_id, offsets)
+
+    def latestOffset(self) -> Offset:
+        """Spark does not say where the checkpoint is before the first batch of a restarted query, so that one is not
+        limited."""
+        log = self._look()
+        ends: Mapping[int, int] = log.ends
+        if self._planned is not None and self._options.max_offsets_per_trigger is not None:
+            ends = limit(self._planned[1], ends, self._options.max_offsets_per_trigger)
+        return to_offset(log.topic_id, ends)
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        (topic_id, starts), (end_id, ends) = from_offset(start), from_offset(end)
+        log = self._look()
+        if topic_id != end_id or topic_id != log.topic_id:
+            raise _another_topic(self._options.topic, topic_id, log.topic_id if topic_id == end_id else end_id)
+        self._planned = topic_id, ends
+        wanted = Ranges.between({partition: starts.get(partition, 0) for partition in ends}, ends)
+        hidden = [(partition, start) for partition, start, _ in wanted if start < log.starts[partition]]
+        if hidden and self._options.fail_on_data_loss:
+            partition, offset = hidden[0]
+            raise lost(partition, offset, min(log.starts[partition], ends[partition]))
+        if not hidden and wanted.offset_count <= self._options.max_records_per_partition:
+            return tail_tasks(log, wanted, self._options)
+        if self._views is None:
+            self._views = ViewClient(self._options.table, self._options.catalog)
+        view = self._views.load()
+        check_same_topic(view, log, self._options.table)
+        below, above = wanted.cut(view.frontier)
+        above = readable(above, log, fail_on_data_loss=self._options.fail_on_data_loss)
+        return [*history_tasks(view, below, Bounds(), self._options), *tail_tasks(log, above, self._options)]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        return read_task(partition, self._columns)
+
+    def commit(self, end: Offset) -> None:
+        """The checkpoint is Spark's; nothing is kept here."""
+
+    def stop(self) -> None:
+        self._logs = self._views = None
+
+    def _log_client(self) -> LogClient:
+        if self._logs is None:
+            self._logs = LogClient(self._options.topic, self._options.kafka)
+        return self._logs
+
+    def _look(self) -> Log:
+        log = self._log_client().look()
+        if self._planned is not None and self._planned[0] != log.topic_id:
+            raise _another_topic(self._options.topic, self._planned[0], log.topic_id)
+        return log
+
+
+def _another_topic(topic: str, known: UUID, found: UUID) -> UnknownStream:
+    return UnknownStream(
+        f"the query has read topic {topic} with id {known}, and the topic of that name has id {found} now: it was "
+        "deleted and made anew. Its records are another stream: start a query with a new checkpoint"
+    )
