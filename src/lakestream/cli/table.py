@@ -1,53 +1,52 @@
 """`lakestream table`: a topic seen as its Iceberg table, through the REST catalog."""
 
-from typing import Annotated, Any
+import time
+from collections.abc import Callable
+from typing import Annotated, Any, Final
 
 import duckdb
 import typer
-from duckdb_extensions import import_extension
-from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.exceptions import NoSuchTableError, RESTError
-from requests.exceptions import ConnectionError as NoConnection
 
 from lakestream.cli.console import emit_json, fail, out, say, show_table
-from lakestream.cli.options import DEFAULT_CATALOG, Catalog, Json
+from lakestream.cli.group_positions import committed, open_admin
+from lakestream.cli.lag import lag
+from lakestream.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_CATALOG, Bootstrap, Catalog, Json, Table, parse_time
+from lakestream.cli.table_history import TableHistory, uncovered
+from lakestream.cli.table_query import Cut, connect, cut_off
+from lakestream.cli.table_rest import RestTables
+from lakestream.cli.table_travel import rollback, snapshot_of, snapshots, tag
 
 app = typer.Typer(no_args_is_help=True, help="Look at a topic's Iceberg table, the way any engine would.")
 
+_POLL_S: Final = 0.25
+
 
 @app.command()
-def describe(
-    name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic, or namespace.table.")],
-    catalog: Catalog = DEFAULT_CATALOG,
-    json: Json = False,
-) -> None:
+def describe(name: Table, catalog: Catalog = DEFAULT_CATALOG, json: Json = False) -> None:
     """Show a table: columns, size, snapshot, and how far each partition is in it."""
-    try:
-        table = RestCatalog("lakestream", uri=catalog).load_table(name if "." in name else f"default.{name}")
-    except NoSuchTableError:
-        fail(f"there is no table {name!r} yet: it appears with the topic's first commit")
-    except NoConnection:
-        fail(f"no catalog answers at {catalog}")
-    except RESTError as error:
-        fail(f"the catalog at {catalog} refused: {error}")
-    snapshot = table.current_snapshot()
-    summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
-    frontier = table.properties.get("lakestream.frontier", "")
+    tables = RestTables(catalog)
+    history = tables.find(name)
+    loaded = tables.raw(history)
+    metadata = loaded["metadata"]
+    snapshot = next((each for each in metadata["snapshots"] if each["snapshot-id"] == history.current_id), None)
+    summary = snapshot["summary"] if snapshot else {}
     facts = {
-        "table": ".".join(table.name()),
-        "location": table.location(),
-        "metadata": table.metadata_location,
-        "format_version": table.format_version,
-        "snapshot_id": snapshot.snapshot_id if snapshot else None,
+        "table": history.table,
+        "topic": history.topic,
+        "location": metadata["location"],
+        "metadata": loaded["metadata-location"],
+        "format_version": metadata["format-version"],
+        "snapshot_id": history.current_id,
         "rows": int(summary.get("total-records", 0)),
         "files": int(summary.get("total-data-files", 0)),
         "size_bytes": int(summary.get("total-files-size", 0)),
-        "topic_id": table.properties.get("lakestream.topic-id"),
-        "frontier": [int(offset) for offset in frontier.split(",") if offset],
+        "topic_id": history.topic_id,
+        "frontier": list(history.frontier),
     }
+    schema = next(each for each in metadata["schemas"] if each["schema-id"] == metadata["current-schema-id"])
     columns = [
-        {"id": field.field_id, "name": field.name, "type": str(field.field_type), "required": field.required}
-        for field in table.schema().fields
+        {"id": field["id"], "name": field["name"], "type": _type(field["type"]), "required": field["required"]}
+        for field in schema["fields"]
     ]
     if json:
         emit_json(facts | {"columns": columns})
@@ -56,10 +55,29 @@ def describe(
     show_table(["id", "column", "type", "required"], [column.values() for column in columns])
 
 
+app.command()(lag)
+app.command()(snapshots)
+app.command()(tag)
+app.command()(rollback)
+
+
 @app.command()
 def query(
     sql: Annotated[str, typer.Argument(help="SQL. A topic is a table of the same name.")],
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most this many rows.")] = 100,
+    as_of_snapshot: Annotated[
+        str | None, typer.Option("--as-of-snapshot", metavar="ID|TAG", help="The table as that snapshot has it.")
+    ] = None,
+    as_of_timestamp: Annotated[
+        str | None, typer.Option("--as-of-timestamp", metavar="TIME", help="The table as it was then (ISO 8601).")
+    ] = None,
+    as_of_group: Annotated[
+        str | None, typer.Option("--as-of-group", metavar="GROUP", help="Only what this consumer group has read.")
+    ] = None,
+    wait_s: Annotated[
+        float, typer.Option("--wait", min=0, help="Seconds to wait until the table has all that the group has read.")
+    ] = 10.0,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     catalog: Catalog = DEFAULT_CATALOG,
     json: Json = False,
 ) -> None:
@@ -72,9 +90,23 @@ def query(
       lakestream table query 'SELECT count(*) FROM orders'
 
       lakestream table query "SELECT decode(_value)->>'item' AS item, count(*) FROM orders GROUP BY 1"
+
+      lakestream table query 'SELECT count(*) FROM orders' --as-of-group readers
     """
-    connection = _connect(catalog)
+    if sum(each is not None for each in (as_of_snapshot, as_of_timestamp, as_of_group)) > 1:
+        fail("a query has one past: --as-of-snapshot, --as-of-timestamp or --as-of-group")
+    connection = connect(catalog)
+    tables = RestTables(catalog)
+    cut: Callable[[TableHistory], Cut] | None = None
+    if as_of_snapshot is not None:
+        cut = lambda history: Cut(snapshot_of(history, as_of_snapshot).snapshot_id)  # noqa: E731
+    elif as_of_timestamp is not None:
+        cut = _at_time(parse_time(as_of_timestamp), as_of_timestamp)
+    elif as_of_group is not None:
+        cut = _at_group(tables, bootstrap, as_of_group, wait_s)
     try:
+        if cut is not None:
+            cut_off(connection, sql, tables, cut)
         cursor = connection.execute(sql)
         rows = cursor.fetchmany(limit + 1) if cursor.description else []
     except duckdb.Error as error:
@@ -91,18 +123,50 @@ def query(
         say(f"There are more than {limit} rows: raise --limit to see them.")
 
 
-def _connect(catalog: str) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    for name in ("avro", "httpfs", "iceberg"):
-        import_extension(name)
-        connection.load_extension(name)
-    endpoint = catalog.replace("'", "''")
-    try:
-        connection.execute(f"ATTACH '' AS lake (TYPE iceberg, ENDPOINT '{endpoint}', AUTHORIZATION_TYPE 'none')")
-        connection.execute('USE lake."default"')
-    except duckdb.Error as error:
-        fail(f"no catalog answers at {catalog}: {str(error).splitlines()[0]}")
-    return connection
+def _at_time(timestamp_ms: int, text: str) -> Callable[[TableHistory], Cut]:
+    def cut(history: TableHistory) -> Cut:
+        snapshot = history.at(timestamp_ms)
+        if snapshot is None and any(since_ms <= timestamp_ms for since_ms, _ in history.main_log):
+            fail(f"{history.table} of {text} has expired; the oldest snapshot left is of {history.snapshots[0].time}")
+        return Cut(None if snapshot is None else snapshot.snapshot_id)
+
+    return cut
+
+
+def _at_group(tables: RestTables, bootstrap: str, group: str, wait_s: float) -> Callable[[TableHistory], Cut]:
+    """The group's positions are read once, before any table."""
+    positions = committed(open_admin(bootstrap), group)
+    deadline = time.monotonic() + wait_s
+
+    def cut(history: TableHistory) -> Cut:
+        topic = history.topic or history.name[-1]
+        below = {index: offset for (name, index), offset in positions.items() if name == topic}
+        if not below:
+            fail(f"group {group!r} has committed nothing in topic {topic!r}, the topic of {history.table}")
+        read = tuple(below.get(index, 0) for index in range(max(below) + 1))
+        while missing := uncovered(history.frontier, read):
+            if time.monotonic() >= deadline:
+                fail(
+                    f"group {group!r} has read further than {history.table} is: offsets {', '.join(missing)} are not "
+                    "in the table yet. Is the pipeline running? Try again, or give it longer with --wait"
+                )
+            time.sleep(_POLL_S)
+            history = tables.find(history.table)
+        return Cut(history.current_id, below)
+
+    return cut
+
+
+def _type(kind: Any) -> str:
+    """As Iceberg writes types in text: its JSON has objects for those that have others in them."""
+    if isinstance(kind, str):
+        return kind
+    if kind["type"] == "list":
+        return f"list<{_type(kind['element'])}>"
+    if kind["type"] == "map":
+        return f"map<{_type(kind['key'])}, {_type(kind['value'])}>"
+    fields = ", ".join(f"{field['name']}: {_type(field['type'])}" for field in kind["fields"])
+    return f"struct<{fields}>"
 
 
 def _readable(cell: Any) -> Any:

@@ -1,0 +1,106 @@
+"""SQL over the tables with DuckDB, as they are or as they were.
+
+A query of the past reads views of the same names, each of one snapshot and, for a consumer group, of the offsets below
+the group's. The snapshot is chosen once per table, so everything a statement reads of a table is one state of it.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import duckdb
+from duckdb_extensions import import_extension
+
+from lakestream.cli.console import fail
+from lakestream.cli.table_history import TableHistory
+from lakestream.cli.table_rest import RestTables
+
+_EXTENSIONS: Final = ("avro", "httpfs", "iceberg")
+_IDENTIFIER: Final = re.compile(r'"((?:[^"]|"")+)"|([^\s."]+)')
+_LEVELS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What a query may see of a table: one snapshot, and of each partition the offsets below a bound. A partition that
+    `below` lacks is not seen at all; without `below` all of the snapshot is."""
+
+    snapshot_id: int | None
+    below: Mapping[int, int] | None = None
+
+
+def connect(catalog: str) -> duckdb.DuckDBPyConnection:
+    """Every table of the catalog, as `lake.<namespace>.<table>`; those of `default` also by name alone."""
+    connection = duckdb.connect()
+    for name in _EXTENSIONS:
+        import_extension(name)
+        connection.load_extension(name)
+    endpoint = catalog.replace("'", "''")
+    try:
+        connection.execute(f"ATTACH '' AS lake (TYPE iceberg, ENDPOINT '{endpoint}', AUTHORIZATION_TYPE 'none')")
+        connection.execute('USE lake."default"')
+    except duckdb.Error as error:
+        fail(f"no catalog answers at {catalog}: {str(error).splitlines()[0]}")
+    return connection
+
+
+def cut_off(
+    connection: duckdb.DuckDBPyConnection, sql: str, tables: RestTables, cut: Callable[[TableHistory], Cut]
+) -> None:
+    """Puts a view in the place of each table that the statement names. From then on nothing else is in reach by a plain
+    name, so a query cannot mix past and present by accident."""
+    done = set()
+    for name in _named(sql):
+        if len(name) > _LEVELS:
+            fail(f"in a query of the past, name the table {'.'.join(name[1:])} without its catalog")
+        namespace, table = name if len(name) == _LEVELS else ("default", name[0])
+        history = tables.load((namespace, table)) or tables.find(f"{namespace}.{table}".lower())
+        if history.name not in done:
+            _make_view(connection, history, cut(history))
+            done.add(history.name)
+    connection.execute('CREATE SCHEMA IF NOT EXISTS memory."default"')
+    connection.execute('USE memory."default"')
+
+
+def _named(sql: str) -> list[tuple[str, ...]]:
+    """The tables that one statement names, each by its parts."""
+    with duckdb.connect() as parser:
+        try:
+            found = parser.get_table_names(sql, qualified=True)
+        except duckdb.Error as error:
+            fail(str(error).split("\n\nLINE")[0])
+    names = {_parts(text) for text in found}
+    if not names:
+        fail("the query names no table")
+    return sorted(names)
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    """Of `a."b".c AS x`: a, b, c."""
+    parts, position = [], 0
+    while (found := _IDENTIFIER.match(text, position)) is not None:
+        parts.append(found.group(2) or found.group(1).replace('""', '"'))
+        position = found.end()
+        if text[position : position + 1] != ".":
+            break
+        position += 1
+    return tuple(parts)
+
+
+def _make_view(connection: duckdb.DuckDBPyConnection, history: TableHistory, cut: Cut) -> None:
+    namespace, table = (_quoted(part) for part in history.name)
+    source = f"lake.{namespace}.{table}"
+    if cut.snapshot_id is None:
+        source += " WHERE false"
+    else:
+        source += f" AT (VERSION => {cut.snapshot_id:d})"
+    if cut.snapshot_id is not None and cut.below is not None:
+        kept = (f"(_stream_partition = {index:d} AND _offset < {end:d})" for index, end in sorted(cut.below.items()))
+        source += f" WHERE {' OR '.join(kept) or 'false'}"
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS memory.{namespace}")
+    connection.execute(f"CREATE VIEW memory.{namespace}.{table} AS SELECT * FROM {source}")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

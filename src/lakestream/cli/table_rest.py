@@ -1,0 +1,130 @@
+"""The Iceberg REST catalog over plain HTTP, as far as commands need it: find a topic's table, change its refs."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from typing import Any, Final
+from urllib.error import HTTPError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+from lakestream.cli.console import fail
+from lakestream.cli.table_history import TableHistory, read_history
+from lakestream.metadata.topic_tables import table_name
+
+_LEVEL: Final = "\x1f"
+_NOT_FOUND: Final = 404
+_TIMEOUT_S: Final = 60.0
+_SUFFIX: Final = re.compile(r"_[0-9a-f]{8}")
+
+Name = tuple[str, ...]
+"""Namespace levels, then the table."""
+
+
+class CatalogError(Exception):
+    """One sentence: nobody answers, or the catalog refuses (`status`)."""
+
+    def __init__(self, sentence: str, status: int = 0) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+@dataclass(slots=True)
+class RestTables:
+    """Raises `CatalogError`."""
+
+    catalog: str
+    _prefix: str | None = field(default=None, init=False)
+
+    def load(self, name: Name) -> TableHistory | None:
+        """None: there is no such table."""
+        try:
+            answer = self._ask("GET", self._path(name))
+        except CatalogError as error:
+            if error.status == _NOT_FOUND:
+                return None
+            raise
+        return read_history(name, answer["metadata"])
+
+    def raw(self, table: TableHistory) -> Any:
+        """The catalog's whole answer."""
+        return self._ask("GET", self._path(table.name))
+
+    def find(self, text: str) -> TableHistory:
+        """A table by `namespace.table`, else by its topic. Ends the command if there is none."""
+        try:
+            words = tuple(text.split("."))
+            found = self.load(words) if len(words) > 1 else None
+            found = found or self.of_topic(text)
+        except CatalogError as error:
+            fail(str(error))
+        if found is None:
+            fail(f"there is no table {text!r} yet: it appears with the topic's first commit")
+        return found
+
+    def of_topic(self, topic: str) -> TableHistory | None:
+        """A table that was made before tables said their topic is known by its name alone."""
+        wanted = table_name(topic)
+        first = (*wanted.namespace, wanted.name)
+        tried = self.load(first) or self.load((*wanted.namespace, topic))
+        if tried is not None and tried.topic in (None, topic):
+            return tried
+        names = list(self._names())
+        suffixed = [(name, name[-1].removeprefix(first[-1])) for name in names if name[:-1] == first[:-1]]
+        likely = [name for name, suffix in suffixed if _SUFFIX.fullmatch(suffix)]
+        for name in (*likely, *(name for name in names if name not in likely)):
+            found = self.load(name)
+            if found is not None and found.topic == topic:
+                return found
+        return None
+
+    def change(
+        self, table: TableHistory, requirements: Sequence[dict[str, Any]], updates: Sequence[dict[str, Any]]
+    ) -> TableHistory:
+        """One commit on exactly this table. A table that was changed meanwhile is refused."""
+        body = {
+            "requirements": [{"type": "assert-table-uuid", "uuid": table.uuid}, *requirements],
+            "updates": list(updates),
+        }
+        answer = self._ask("POST", self._path(table.name), body)
+        return read_history(table.name, answer["metadata"])
+
+    def _names(self) -> Iterator[Name]:
+        for namespace in self._ask("GET", "namespaces")["namespaces"]:
+            path = f"namespaces/{quote(_LEVEL.join(namespace), safe='')}/tables"
+            for found in self._ask("GET", path)["identifiers"]:
+                yield (*found["namespace"], found["name"])
+
+    def _path(self, name: Name) -> str:
+        namespace, table = quote(_LEVEL.join(name[:-1]), safe=""), quote(name[-1], safe="")
+        return f"namespaces/{namespace}/tables/{table}"
+
+    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        if self._prefix is None:
+            config = self._send("GET", "config", None)
+            prefix = config.get("overrides", {}).get("prefix") or config.get("defaults", {}).get("prefix")
+            self._prefix = f"{prefix}/" if prefix else ""
+        return self._send(method, self._prefix + path, body)
+
+    def _send(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        try:
+            request = Request(f"{self.catalog.rstrip('/')}/v1/{path}", data, headers, method=method)
+            with urlopen(request, timeout=_TIMEOUT_S) as response:
+                return json.loads(response.read())
+        except HTTPError as error:
+            with error:
+                sentence = f"the catalog at {self.catalog} refused: {_reason(error.read(), str(error))}"
+                raise CatalogError(sentence, error.code) from error
+        except (OSError, HTTPException, ValueError) as error:
+            raise CatalogError(f"no catalog answers at {self.catalog}: {getattr(error, 'reason', error)}") from error
+
+
+def _reason(body: bytes, otherwise: str) -> str:
+    try:
+        return str(json.loads(body)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return otherwise
