@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from pyiceberg.exceptions import CommitFailedException, ValidationError
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.utils.properties import property_as_bool
 
+from lakestream.catalog.changes import apply_updates, check_requirements
 from lakestream.catalog.expiry import expired_files
 from lakestream.catalog.files import MetadataFiles, version_of
 from lakestream.catalog.index import ManifestIndex
 from lakestream.catalog.rules import check_change
 from lakestream.catalog.rules_outside import check_outside
 from lakestream.catalog.threads import Threads
-from lakestream.errors import Conflict, ObjectMissing, RequestError, StorageError, Unavailable
+from lakestream.errors import Conflict, ObjectMissing, StorageError, Unavailable
 from lakestream.metadata.pointers import Pointer, PointerRow, Pointers
 from lakestream.metadata.store import Store
 from lakestream.runtime import Runtime
@@ -56,7 +56,9 @@ Prepare = Callable[[TableMetadata, list[str]], Change]
 
 
 @dataclass(frozen=True, slots=True)
-class _Staged:
+class Staged:
+    """New metadata that is written and that no pointer names yet."""
+
     metadata: TableMetadata
     location: str
     written: list[str]
@@ -112,8 +114,7 @@ class Commits:
 
         `outside`: the change is an engine's. Its result is checked as a whole, and the files of snapshots that it
         expires are left for that engine to delete: it still has to read them to know which."""
-        unique = self.runtime.new_id()
-        staged = await self.run(lambda: self._stage(current, prepare, unique, outside))
+        staged = await self.stage(current, prepare, outside=outside)
         if staged is None:
             return current
         pointer = Pointer(staged.location, current.row.pointer.bound)
@@ -123,10 +124,19 @@ class Commits:
             # Refused for certain, so nobody can ever name what was written for this attempt.
             await self.run(lambda: self.files.delete(staged.written))
             raise
-        await self.run(lambda: self._clean(current.metadata, staged.metadata, outside))
+        await self.clean(current, staged, outside=outside)
         return Current(current.table_id, row, staged.metadata)
 
-    def _stage(self, current: Current, prepare: Prepare, unique: UUID, outside: bool) -> _Staged | None:
+    async def stage(self, current: Current, prepare: Prepare, *, outside: bool) -> Staged | None:
+        """Everything of a commit but the swing of the pointer. None: there is nothing to change."""
+        unique = self.runtime.new_id()
+        return await self.run(lambda: self._stage(current, prepare, unique, outside))
+
+    async def clean(self, current: Current, staged: Staged, *, outside: bool) -> None:
+        """What follows a swing."""
+        await self.run(lambda: self._clean(current.metadata, staged.metadata, outside))
+
+    def _stage(self, current: Current, prepare: Prepare, unique: UUID, outside: bool) -> Staged | None:
         written: list[str] = []
         staged = None
         try:
@@ -141,7 +151,7 @@ class Commits:
             self.files.sync(written)
             location = self.files.write(metadata, version_of(current.location) + 1, unique)
             written.append(location)
-            staged = _Staged(metadata, location, written)
+            staged = Staged(metadata, location, written)
         except OSError as error:
             raise Unavailable(f"files of table {current.table_id} cannot be written now: {error}") from error
         finally:
@@ -165,14 +175,5 @@ class Commits:
 
 def apply_change(base: TableMetadata, change: Change, location: str | None, *, validate: bool) -> TableMetadata:
     """The metadata after the change; `base` itself if nothing changes. Raises `Conflict`, `RequestError`."""
-    for requirement in change.requirements:
-        try:
-            requirement.validate(base)
-        except CommitFailedException as error:
-            raise Conflict(f"Cannot commit: {error}") from error
-    if not change.updates:
-        return base
-    try:
-        return update_table_metadata(base, tuple(change.updates), validate, location)
-    except (ValueError, KeyError, ValidationError) as error:
-        raise RequestError(f"the table cannot be changed so: {error}") from error
+    check_requirements(base, change.requirements)
+    return apply_updates(base, change.updates, location, validate=validate)

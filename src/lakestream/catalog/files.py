@@ -10,9 +10,10 @@ from uuid import UUID
 
 from pydantic import ValidationError
 from pyiceberg.exceptions import ValidationError as IcebergValidationError
-from pyiceberg.serializers import FromInputFile, ToOutputFile
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import IcebergBaseModel
 
 from lakestream.catalog.sealed import SealedIO
 from lakestream.catalog.threads import Cache
@@ -30,6 +31,11 @@ def version_of(metadata_location: str) -> int:
     """The number a metadata file's name begins with; -1 if it has none."""
     found = _VERSIONED.search(metadata_location.rsplit("/", 1)[-1])
     return int(found.group(1)) if found else -1
+
+
+def metadata_json(metadata: TableMetadata) -> str:
+    """As it is stored. PyIceberg's own way refuses format version 3, whose rows it cannot write; a catalog need not."""
+    return IcebergBaseModel.model_dump_json(metadata)
 
 
 class MetadataFiles:
@@ -61,7 +67,8 @@ class MetadataFiles:
         names: list[str] = []
         file = self.io.new_sealed(provider.new_metadata_location(f"{version:05d}-{unique}.metadata.json"), names.append)
         try:
-            ToOutputFile.table_metadata(metadata, file)
+            with file.create() as stream:
+                stream.write(metadata_json(metadata).encode())
             self.sync(names, new_folders=version == 0)
         except OSError as error:
             raise Unavailable(f"table metadata {file.location} cannot be written now: {error}") from error
