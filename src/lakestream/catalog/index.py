@@ -17,6 +17,7 @@ from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntry, Manif
 from lakestream.catalog.threads import Cache
 from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
 from lakestream.model import DataFile, PositionDeletes
+from lakestream.table.files import FilePart
 from lakestream.table.schema import RAW_SCHEMA
 
 _PARTITION: Final = RAW_SCHEMA.find_field("_stream_partition").field_id
@@ -42,7 +43,7 @@ _UNREADABLE: Final = (
     zlib.error,
 )
 """What PyIceberg raises over an Avro file that is none: it reads other engines' files, which nothing vouches for."""
-_CACHED_ENTRIES: Final = 500_000
+_CACHED_ENTRIES: Final = 2_000_000
 _CACHED_LISTS: Final = 512
 
 
@@ -50,7 +51,7 @@ _CACHED_LISTS: Final = 512
 class Manifest:
     """What one manifest names as live."""
 
-    files: tuple[DataFile, ...]
+    files: FilePart
     deletes: tuple[PositionDeletes, ...]
 
 
@@ -116,7 +117,7 @@ def _manifest(entries: Sequence[ManifestEntry]) -> Manifest:
             files.append(to_data_file(file))
         else:
             deletes.append(PositionDeletes(file.file_path, file.record_count, _delete_trouble(file)))
-    return Manifest(tuple(files), tuple(deletes))
+    return Manifest(FilePart(files), tuple(deletes))
 
 
 def _data_trouble(file: IcebergFile) -> str:

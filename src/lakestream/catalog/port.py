@@ -17,7 +17,8 @@ from lakestream.model import DataFile, PositionDeletes, WrittenFile
 class View:
     """One table metadata and the frontier written in it.
 
-    `files` are the live data files of main's current snapshot, `deletes` its position delete files.
+    `files` are the live data files of main's current snapshot, immutable, as a rule a `table.files.FileIndex`;
+    `deletes` its position delete files.
     `frontier[p]` is the first offset of partition p that is not in the table.
     """
 
@@ -27,7 +28,7 @@ class View:
     metadata_location: str
     snapshot_id: int | None
     frontier: tuple[int, ...]
-    files: tuple[DataFile, ...]
+    files: Sequence[DataFile]
     deletes: tuple[PositionDeletes, ...]
 
 

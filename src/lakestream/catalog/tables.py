@@ -25,6 +25,7 @@ from lakestream.metadata.pointers import PointerRow
 from lakestream.metadata.store import Store
 from lakestream.model import DataFile, WrittenFile
 from lakestream.runtime import Runtime
+from lakestream.table.files import FileIndex
 from lakestream.table.schema import (
     FRONTIER_PROPERTY,
     PROPERTIES,
@@ -171,7 +172,7 @@ class PyIcebergTables:
             metadata_location=current.location,
             snapshot_id=None if snapshot is None else snapshot.snapshot_id,
             frontier=_frontier(table, metadata),
-            files=tuple(file for manifest in found for file in manifest.files),
+            files=FileIndex(manifest.files for manifest in found),
             deletes=tuple(file for manifest in found for file in manifest.deletes),
         )
 

@@ -12,7 +12,7 @@ from lakestream.objects.store import ObjectStore
 from lakestream.records import Encoder
 from lakestream.table.cache import SharedCache
 from lakestream.table.deletes import load_deletes
-from lakestream.table.files import FileIndex
+from lakestream.table.files import FileIndex, index_of
 from lakestream.table.parquet import ParquetFiles
 from lakestream.table.port import History
 from lakestream.table.rows import Group, Places, RowReader
@@ -82,11 +82,9 @@ class HistoryReader:
         """(offset, timestamp) of the first record in [offset, end_offset) that is not older."""
         deleted = await load_deletes(deletes, self._files, self._cache)
         best: tuple[int, int] | None = None
-        for file in self._index(files).overlapping(partition, offset, end_offset - 1):
+        for file in self._index(files).overlapping(partition, offset, end_offset - 1, since_ms=timestamp_ms):
             if best is not None and (file.offset_min or 0) > best[0]:
                 break
-            if file.timestamp_max_ms is not None and file.timestamp_max_ms < timestamp_ms:
-                continue
             for group in await self._rows.groups(file):
                 high = best[0] if best is not None else end_offset
                 if group.row_group.timestamp_max_ms >= timestamp_ms and _overlaps(group, partition, offset, high - 1):
@@ -120,10 +118,13 @@ class HistoryReader:
         return best
 
     def _index(self, files: Sequence[DataFile]) -> FileIndex:
-        """By identity: a view's files are one immutable tuple, held here so that its identity stays its own."""
+        """A view's files as a rule are their own index. Others are known by identity: an immutable tuple, held here so
+        that its identity stays its own."""
+        if isinstance(files, FileIndex):
+            return files
         found = self._indexes.get(id(files))
         if found is None:
-            found = files, FileIndex(files)
+            found = files, index_of(files)
             self._indexes[id(files)] = found
             if len(self._indexes) > _KEPT_INDEXES:
                 self._indexes.popitem(last=False)
