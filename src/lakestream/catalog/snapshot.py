@@ -193,10 +193,23 @@ class SnapshotBuilder:
         for file in removed:
             collector.remove_file(file, schema, specs[file.spec_id])
         operation = Operation.OVERWRITE if removed else Operation.APPEND
-        return update_snapshot_summaries(
+        summary = update_snapshot_summaries(
             Summary(operation=operation, **collector.build(), **self._plan.summary),
             None if parent is None else parent.summary,
         )
+        # PyIceberg would add up what a replacement does, yet refuses its name.
+        return Summary(operation=_operation(added, removed), **summary.additional_properties)
+
+
+def _operation(added: Sequence[IcebergFile], removed: Sequence[IcebergFile]) -> Operation:
+    """For engines that follow a table's changes: rows that only moved to other files are none. Rows are never changed
+    here, so as many as before are the same."""
+    if not removed:
+        return Operation.APPEND
+    if not added:
+        return Operation.DELETE
+    same = sum(file.record_count for file in added) == sum(file.record_count for file in removed)
+    return Operation.REPLACE if same else Operation.OVERWRITE
 
 
 def _live_count(manifest: ManifestFile) -> int:

@@ -63,7 +63,8 @@ def _small_runs(order: Sequence[DataFile], settings: PipelineSettings) -> Iterat
 def _cut(run: Sequence[DataFile], settings: PipelineSettings) -> Iterator[Run]:
     start = 0
     while len(run) - start >= settings.min_merge_files:
-        taken, size_bytes = [], 0
+        taken: list[DataFile] = []
+        size_bytes = 0
         for file in run[start : start + MAX_FILES]:
             if taken and size_bytes + file.size_bytes > settings.max_rewrite_bytes:
                 break

@@ -11,6 +11,7 @@ from lakestream.catalog.port import TableCatalog
 from lakestream.errors import LakestreamError, Unavailable
 from lakestream.frontier.collector import Collector
 from lakestream.frontier.lake import Lake
+from lakestream.frontier.maintenance import Maintenance
 from lakestream.frontier.orphans import Orphans
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.status import StatusBoard
@@ -117,6 +118,7 @@ class _Service:
         collector, orphans = Collector(lake), Orphans(lake, topics)
         loop = asyncio.get_running_loop()
         collected_at = float("-inf")
+        maintaining = None if once else asyncio.create_task(self._maintain(lake))
         try:
             while driver.alive:
                 started = loop.time()
@@ -133,6 +135,9 @@ class _Service:
                     await self._rest(started + pace_ms / 1000 - loop.time())
             return False
         finally:
+            if maintaining is not None:
+                maintaining.cancel()
+                await asyncio.wait((maintaining,))
             await self._release(worker)
 
     async def _tick(self, worker: Worker) -> Tick:
@@ -154,6 +159,21 @@ class _Service:
             _log.warning("what this tick did could not be told to others: %s", error)
         self._on_tick(tick)
         return tick
+
+    async def _maintain(self, lake: Lake) -> None:
+        """Beside the ticks, which never wait for it; cut off at any point it leaves nothing half done."""
+        maintenance = Maintenance(lake, Topics(lake.store, lake.runtime), name=self._name)
+        while True:
+            await asyncio.sleep(self._settings.maintain_interval_ms / 1000)
+            try:
+                done = await maintenance.run()
+            except LakestreamError as error:
+                _log.warning("tables could not be maintained this time: %s", error)
+                continue
+            for topic, failure in done.failures:
+                _log.warning("the table of topic %s could not be maintained this time: %s", topic, failure)
+            for step in done.steps:
+                _log.info("topic %s: %s, %s (%d files)", step.topic, step.action, step.about, step.files)
 
     async def _collect(self, collector: Collector) -> None:
         try:
