@@ -36,6 +36,20 @@ def test_get_takes_many_addresses(run: Run) -> None:
     run(check)
 
 
+def test_shards_are_those_with_entries_in_order(run: Run) -> None:
+    async def check(store: Store) -> None:
+        assert await store.shards("", "~") == []
+        for name in ("g/b", "g/a", "g", "g0", "f", "g/é", "g/empty"):
+            await apply(store, Transaction(name, {}, {"a": b"1", "b": b"2"}))
+        await apply(store, Transaction("g/empty", {}, {}, deletes=["a", "b"]))
+        await store.get([Address("g/asked", "a")])
+        assert await store.shards("g/", "g0") == ["g/a", "g/b", "g/é"]
+        assert await store.shards("g/b", "g/b") == []
+        assert await store.shards("", "g/b") == ["f", "g", "g/a"]
+
+    run(check)
+
+
 def test_range_is_ordered_and_its_end_exclusive(run: Run) -> None:
     async def check(store: Store) -> None:
         keys = ["x/2", "x/10", "x", "x/", "x0", "w", "é", "z", "𝄞", "x/1", "A"]

@@ -30,6 +30,9 @@ class SimulatedStore:
             f"range {_kind(shard)}", lambda: run_now(self.core.range(shard, start, end, limit=limit))
         )
 
+    async def shards(self, start: str, end: str) -> list[str]:
+        return await self._world.operation(f"shards {start}", lambda: run_now(self.core.shards(start, end)))
+
     async def transact(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         """A call that carries many may be cut off between any two of them."""
         kept = len(transactions)

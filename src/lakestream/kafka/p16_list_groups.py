@@ -1,13 +1,14 @@
 """ListGroups, v0–v5.
 
-The groups that this broker coordinates now; clients ask every broker. Filters by state (v4+) and type (v5+;
-there is only "classic"). A group that nobody uses and that was given back is not
-listed until somebody asks for it.
+The groups that this broker would be asked about; clients ask every broker. Filters by state (v4+) and type (v5+;
+there is only "classic"). A group without members is listed as long as it has offsets or had a generation.
 """
 
 from typing import Any, Final
 
+from lakestream.errors import LakestreamError
 from lakestream.kafka.api import Context, Reply, api
+from lakestream.kafka.errors import coordinator_code
 
 _TYPE: Final = "classic"
 
@@ -17,16 +18,20 @@ async def handle(context: Context, request: Any) -> Reply:
     types = {each.lower() for each in getattr(request, "types_filter", ())}
     if types and _TYPE not in types:
         return {"groups": ()}
+    try:
+        groups = await context.groups.listed()
+    except LakestreamError as error:
+        return {"error_code": coordinator_code(error), "groups": ()}
     return {
         "groups": [
             {
-                "group_id": held.name,
-                "protocol_type": held.machine.protocol_type,
-                "group_state": held.machine.state.value,
+                "group_id": name,
+                "protocol_type": machine.protocol_type,
+                "group_state": machine.state.value,
                 "group_type": _TYPE,
             }
-            for held in context.groups.groups()
-            if not states or held.machine.state.value.lower() in states
+            for name, machine in groups
+            if not states or machine.state.value.lower() in states
         ]
     }
 

@@ -22,6 +22,7 @@ from lakestream.kafka import (
     p23_offset_for_leader_epoch,
     p32_describe_configs,
     p33_alter_configs,
+    p42_delete_groups,
     p44_incremental_alter_configs,
     p60_describe_cluster,
 )
@@ -49,6 +50,7 @@ _HANDLERS = (
     p23_offset_for_leader_epoch,
     p32_describe_configs,
     p33_alter_configs,
+    p42_delete_groups,
     p44_incremental_alter_configs,
     p60_describe_cluster,
 )

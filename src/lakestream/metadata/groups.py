@@ -8,7 +8,8 @@ claim, a row that each commit rewrites: a commit whose reply was lost cannot lan
 one, nor anything of an earlier claim, even if the broker has come back to the group under the same lease.
 """
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -24,6 +25,10 @@ _STATE: Final = "state"
 _CLAIM: Final = "claim"
 _OFFSETS: Final = ("o/", "o0")
 """Range of all offset keys ("0" is the character after "/")."""
+_STORED: Final = ("o/", "statf")
+"""Range of the offset keys and the state's: what tells a group from a name that somebody only asked for."""
+_GROUPS: Final = ("group/", "group0")
+"""Range of all groups' shards."""
 
 
 class GroupState(msgspec.Struct, frozen=True, array_like=True):
@@ -51,7 +56,7 @@ def lease_address(group: str) -> Address:
 
 
 def _shard(group: str) -> str:
-    return f"group/{group}"
+    return f"{_GROUPS[0]}{group}"
 
 
 def _offset_key(partition: StreamPartition) -> str:
@@ -105,15 +110,25 @@ class GroupRows:
             self._learn(outcome)
         self._versions[_CLAIM] = outcome.version
 
-    async def _write(self, rows: Mapping[str, bytes]) -> Outcome:
-        outcome = await self._transact(rows)
+    async def delete(self) -> None:
+        """Forgets the group but for its claim: what is still on its way from before cannot land. Idempotent. A group of
+        that name begins at generation 1 again; ids of members are never given twice, so no old one passes for a new."""
+        offsets = await self._store.range(_shard(self._group), *_OFFSETS)
+        rows = {_CLAIM: codec.encode(self._claim, self._address(_CLAIM))}
+        while not isinstance(outcome := await self._write(rows, [_STATE, *(row.key for row in offsets)]), Applied):
+            self._learn(outcome)
+        self._versions |= {_STATE: ABSENT, _CLAIM: outcome.version}
+
+    async def _write(self, rows: Mapping[str, bytes], deletes: Sequence[str] = ()) -> Outcome:
+        outcome = await self._transact(rows, deletes)
         present = outcome.current.get(_CLAIM) if isinstance(outcome, Refused) else None
         if present is not None and codec.decode(present.value, int, self._address(_CLAIM)) != self._claim:
             raise NotCoordinator(f"group {self._group} was claimed anew")
         return outcome
 
-    async def _transact(self, rows: Mapping[str, bytes]) -> Outcome:
-        [outcome] = await self._store.transact([Transaction(_shard(self._group), dict(self._versions), rows)])
+    async def _transact(self, rows: Mapping[str, bytes], deletes: Sequence[str] = ()) -> Outcome:
+        transaction = Transaction(_shard(self._group), dict(self._versions), rows, deletes)
+        [outcome] = await self._store.transact([transaction])
         if isinstance(outcome, Refused) and _LEASE in outcome.current:
             raise NotCoordinator(f"the lease of group {self._group} was taken by another broker")
         return outcome
@@ -136,6 +151,13 @@ async def committed_offsets(store: Store, group: str) -> dict[StreamPartition, C
     # Decoded first: a damaged key is told as damage, too.
     found = [(row.key, codec.decode(row.value, CommittedOffset, Address(shard, row.key))) for row in rows]
     return {_partition_of(key): offset for key, offset in found}
+
+
+async def stored_groups(store: Store) -> list[str]:
+    """The groups that have had a generation or have offsets, in order of their names."""
+    shards = await store.shards(*_GROUPS)
+    found = await asyncio.gather(*(store.range(shard, *_STORED, limit=1) for shard in shards))
+    return [shard.removeprefix(_GROUPS[0]) for shard, rows in zip(shards, found, strict=True) if rows]
 
 
 async def lease_holder(store: Store, group: str) -> Lease | None:

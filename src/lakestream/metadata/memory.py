@@ -77,6 +77,9 @@ class MemoryStore:
         keys = found.keys(start, end)
         return [found.entries[key] for key in (keys if limit is None else keys[:limit])]
 
+    async def shards(self, start: str, end: str) -> list[str]:
+        return sorted(name for name, shard in self._shards.items() if start <= name < end and shard.entries)
+
     async def transact(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         return [self._apply(transaction) for transaction in transactions]
 

@@ -94,6 +94,12 @@ class SqliteStore:
         entries: list[Entry] = await self._reader.submit(query)
         return entries
 
+    async def shards(self, start: str, end: str) -> list[str]:
+        names: list[str] = await self._reader.submit(
+            _Query(lambda connection: rows.read_shards(connection, start, end))
+        )
+        return names
+
     async def transact(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         addresses = [Address(transaction.shard, key) for transaction in transactions for key in transaction.checks]
         work = _Write(addresses, lambda batch: [batch.apply(transaction) for transaction in transactions])

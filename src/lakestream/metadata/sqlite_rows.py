@@ -105,6 +105,17 @@ def read_range(connection: sqlite3.Connection, shard: str, start: str, end: str,
     return entries
 
 
+def read_shards(connection: sqlite3.Connection, start: str, end: str) -> list[str]:
+    """From one to the next by the primary key, whatever they hold."""
+    (text,) = connection.execute(
+        "WITH RECURSIVE found(name) AS (SELECT min(shard) FROM kv WHERE shard >= ?1 UNION ALL"
+        " SELECT (SELECT min(shard) FROM kv WHERE shard > name) FROM found WHERE name < ?2)"
+        " SELECT group_concat(hex(name)) FROM found WHERE name < ?2",
+        (start, end),
+    ).fetchone()
+    return sorted(bytes.fromhex(name).decode() for name in text.split(",")) if text else []
+
+
 def put_rows(connection: sqlite3.Connection, rows: Sequence[tuple[str, str, int, bytes]]) -> None:
     for chunk in _chunks(rows):
         connection.execute(_insert(len(chunk)), tuple(chain.from_iterable(chunk)))

@@ -75,6 +75,11 @@ class Store(Protocol):
         """Entries with start <= key < end, in order. Linearizable, one point in time."""
         ...
 
+    async def shards(self, start: str, end: str) -> list[str]:
+        """Names of the shards that have entries, start <= name < end, in order. For lists that people ask for: nothing
+        that is done often goes through all shards."""
+        ...
+
     async def transact(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         """One round trip; outcomes in the order given; no atomicity between them."""
         ...

@@ -27,6 +27,7 @@ from lakestream.metadata.groups import (
     StaleGeneration,
     committed_offsets,
     lease_holder,
+    stored_groups,
 )
 from lakestream.model import StreamPartition
 from lakestream.stream import Streams
@@ -70,7 +71,9 @@ class GroupCoordinator:
 
     async def find(self, group: str) -> Broker:
         """The broker to ask: the lease's holder if it lives, else the one everybody would choose."""
-        brokers = await self._streams.brokers.live() or [self._streams.broker]
+        return await self._chosen(group, await self._streams.brokers.live() or [self._streams.broker])
+
+    async def _chosen(self, group: str, brokers: Sequence[Broker]) -> Broker:
         lease = await lease_holder(self._store, group)
         if lease is not None:
             for broker in brokers:
@@ -85,8 +88,19 @@ class GroupCoordinator:
         return machine if used else None
 
     def groups(self) -> list[Held]:
-        """The groups that are coordinated here, for reading only."""
+        """The groups that are in this broker's hands, for reading only."""
         return self._leases.held()
+
+    async def listed(self) -> list[tuple[str, Group]]:
+        """Those for which this broker is the one to ask, for reading only. What is in nobody's hands is at rest."""
+        stored = await stored_groups(self._store)
+        held = {each.name: each.machine for each in self._leases.held()}
+        brokers = await self._streams.brokers.live() or [self._streams.broker]
+        mine = [
+            name for name in stored if name not in held and await self._chosen(name, brokers) == self._streams.broker
+        ]
+        known = {name: machine for name, machine in held.items() if machine.members or name in stored}
+        return sorted((known | {name: Group(0, 0) for name in mine}).items())
 
     async def join(self, group: str, request: Join) -> Joined:
         settings = self._settings
@@ -152,6 +166,23 @@ class GroupCoordinator:
         """Everything the group has committed, read from the store."""
         await self._leases.open(group)
         return await committed_offsets(self._store, group)
+
+    async def delete(self, group: str) -> ErrorCode:
+        """Forgets a group that has no members, with its offsets."""
+        held = await self._leases.open(group)
+        async with held.lock:
+            self._check(held)
+            if held.machine.members or held.machine.pending:
+                return ErrorCode.non_empty_group
+            await held.commits.drained()
+            if not held.machine.generation and not await committed_offsets(self._store, group):
+                return ErrorCode.group_id_not_found
+            try:
+                await held.rows.delete()
+            finally:
+                # What is stored now is read by whoever opens the group next, also if the outcome is not known.
+                await self._leases.give_back(held)
+        return ErrorCode.none
 
     def _check(self, held: Held) -> None:
         if held.dropped:

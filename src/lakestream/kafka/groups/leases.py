@@ -128,9 +128,10 @@ class GroupLeases:
     async def release_all(self) -> None:
         """Gives every group away, so that another broker need not wait for the leases to lapse."""
         self._stopping = True
-        await asyncio.gather(*(self._release(held) for held in self.held()))
+        await asyncio.gather(*(self.give_back(held) for held in self.held()))
 
-    async def _release(self, held: Held) -> None:
+    async def give_back(self, held: Held) -> None:
+        """Forgets the group; who comes next reads it from the store."""
         self.drop(held)
         await held.commits.drained()
         try:
