@@ -50,3 +50,24 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Rows that one rewrite takes, uncompressed: it holds them in memory about three times."""
     max_rewrites: int = 4
     """Rewrites of one table in a pass."""
+
+
+class FreshSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Tables brought up to date for engines that load them. Sizes in bytes of WAL as stored."""
+
+    wait_ms: int = 5_000
+    """A load waits no longer for freshness: it is answered with what is there."""
+    max_bytes: int = 64 * MIB
+    """Of one topic, in one commit: what is beyond it is left to the pipeline."""
+    tile_bytes: int = 16 * MIB
+    """Held in memory by each thread."""
+    threads: int = 2
+    backoff_ms: int = 500
+    """After a failure loads do without for so long, twice as long each time, up to max_backoff_ms."""
+    max_backoff_ms: int = 30_000
+
+    def pipeline(self) -> PipelineSettings:
+        """The same as the settings of the chain."""
+        return PipelineSettings(
+            max_tick_bytes=self.max_bytes, min_tile_bytes=self.tile_bytes, target_tile_bytes=self.tile_bytes
+        )
