@@ -1,9 +1,13 @@
 """A pipeline process: the Spark driver that moves records into their tables."""
 
 import asyncio
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from lakestream import pipeline
+from lakestream.catalog.mirrored import IcebergSide
+from lakestream.frontier.delta.rs import DeltaRs
 from lakestream.node.backends import open_backends
 from lakestream.node.tables import open_catalog
 from lakestream.settings import Settings
@@ -18,5 +22,22 @@ async def run_pipeline(
         master=spark.master, driver_memory=spark.driver_memory, ui=spark.ui, options=spark.options
     )
     async with open_backends(settings) as backends, open_catalog(backends) as catalog:
-        parts = pipeline.Components(backends.store, catalog, backends.objects, backends.runtime)
-        return await pipeline.run(parts, settings.pipeline, session, once=once, stop=stop, on_ready=ready)
+        with open_delta() as delta:
+            parts = pipeline.Components(
+                backends.store, catalog, backends.objects, backends.runtime, delta, IcebergSide(catalog.commits)
+            )
+            return await pipeline.run(parts, settings.pipeline, session, once=once, stop=stop, on_ready=ready)
+
+
+@contextmanager
+def open_delta() -> Iterator[DeltaRs]:
+    """Delta logs in the same store as the bucket, with the credentials and the endpoint of the environment."""
+    options = {name: value for name, value in os.environ.items() if name.startswith(("AWS_", "GOOGLE_", "AZURE_"))}
+    if "AWS_ENDPOINT" in options:
+        # Plain HTTP is only ever used if the configured endpoint says so.
+        options |= {"AWS_ENDPOINT_URL": options["AWS_ENDPOINT"], "AWS_ALLOW_HTTP": "true"}
+    delta = DeltaRs(options)
+    try:
+        yield delta
+    finally:
+        delta.close()

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from lakestream.catalog.port import TableCatalog
 from lakestream.errors import LakestreamError, Unavailable
 from lakestream.frontier.collector import Collector
+from lakestream.frontier.delta import DeltaLog, MirroredTables, Mirrors
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.maintenance import Maintenance
 from lakestream.frontier.orphans import Orphans
@@ -36,6 +37,9 @@ class Components:
     catalog: TableCatalog
     objects: ObjectStore
     runtime: Runtime
+    delta: DeltaLog | None = None
+    mirrored: MirroredTables | None = None
+    """With both, topics that ask for it get a Delta mirror."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,7 @@ class _Service:
         topics = Topics(parts.store, parts.runtime)
         worker = Worker(lake, topics, name=self._name, respect_leases=not once, patient=not once)
         collector, orphans = Collector(lake), Orphans(lake, topics)
+        mirrors = self._mirrors(topics)
         loop = asyncio.get_running_loop()
         collected_at = float("-inf")
         maintaining = None if once else asyncio.create_task(self._maintain(lake))
@@ -123,6 +128,8 @@ class _Service:
             while driver.alive:
                 started = loop.time()
                 tick = await self._unless_stopped(self._tick(worker))
+                if mirrors is not None:
+                    await self._unless_stopped(self._mirror(mirrors))
                 if loop.time() - collected_at >= self._settings.collect_interval_ms / 1000:
                     collected_at = loop.time()
                     await self._unless_stopped(self._collect(collector))
@@ -174,6 +181,21 @@ class _Service:
                 _log.warning("the table of topic %s could not be maintained this time: %s", topic, failure)
             for step in done.steps:
                 _log.info("topic %s: %s, %s (%d files)", step.topic, step.action, step.about, step.files)
+
+    def _mirrors(self, topics: Topics) -> Mirrors | None:
+        parts = self._components
+        if parts.delta is None or parts.mirrored is None:
+            return None
+        return Mirrors(parts.catalog, parts.mirrored, parts.delta, topics, parts.runtime, self._settings)
+
+    async def _mirror(self, mirrors: Mirrors) -> None:
+        try:
+            mirrored = await mirrors.mirror()
+        except LakestreamError as error:
+            _log.warning("Delta mirrors could not be looked at this time: %s", error)
+            return
+        for topic, failure in mirrored.failures:
+            _log.warning("the Delta mirror of topic %s stays as it was: %s", topic, failure)
 
     async def _collect(self, collector: Collector) -> None:
         try:

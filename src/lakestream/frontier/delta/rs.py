@@ -1,0 +1,138 @@
+"""Delta logs by delta-rs, which blocks: it runs on threads that this object owns."""
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake import Field as DeltaField
+from deltalake import Schema as DeltaSchema
+from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolError, TableNotFoundError
+from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
+
+from lakestream.catalog.threads import Threads
+from lakestream.errors import Conflict, StorageError, Unavailable
+from lakestream.frontier.delta.port import Shown, Step
+
+VERSION_APP: Final = "lakestream"
+"""The application whose transaction is the version of the Iceberg metadata; also the fence between mirrors: delta-rs
+refuses a commit if the same application has committed since the table was read."""
+SNAPSHOT_APP: Final = "lakestream.snapshot"
+"""The one whose transaction is the id of the Iceberg snapshot."""
+
+PROPERTIES: Final = {
+    "delta.checkpointInterval": "50",
+    "delta.logRetentionDuration": "interval 1 days",
+    "delta.enableExpiredLogCleanup": "true",
+    "delta.deletedFileRetentionDuration": "interval 30 days",
+    "delta.dataSkippingStatsColumns": "_stream_partition,_offset,_timestamp",
+}
+"""The log stays bounded: a checkpoint every 50 commits, behind which commits older than a day go. Retention of deleted
+files bounds the tombstones in checkpoints; no VACUUM sees the files themselves, whose folder is hidden."""
+
+
+class DeltaRs:
+    """Implements `DeltaLog`. Handles are kept, so that a look reads only what is new; `close` ends the threads."""
+
+    def __init__(self, storage_options: Mapping[str, str]) -> None:
+        self._storage_options = dict(storage_options)
+        self._threads = Threads()
+        self._handles: dict[str, DeltaTable] = {}
+
+    def close(self) -> None:
+        self._threads.close()
+
+    async def read(self, location: str) -> Shown | None:
+        return await self._threads.run(lambda: self._read(location))
+
+    async def create(self, location: str, name: str, columns: pa.Schema) -> None:
+        await self._threads.run(lambda: self._create(location, name, columns))
+
+    async def commit(self, location: str, shown: Shown, step: Step) -> None:
+        await self._threads.run(lambda: self._commit(location, shown, step))
+
+    def _read(self, location: str) -> Shown | None:
+        try:
+            table = self._newest(location)
+            actions = table.get_add_actions()
+            columns = pa.schema(table.schema().to_arrow())
+            snapshot_id = table.transaction_version(SNAPSHOT_APP)
+            metadata_version = table.transaction_version(VERSION_APP)
+        except TableNotFoundError:
+            self._handles.pop(location, None)
+            return None
+        except (DeltaError, OSError) as error:
+            raise self._failed(location, error) from error
+        return Shown(
+            log_version=table.version(),
+            paths=frozenset(unquote(path) for path in actions.column("path").to_pylist()),
+            columns=columns,
+            snapshot_id=-1 if snapshot_id is None else snapshot_id,
+            metadata_version=-1 if metadata_version is None else metadata_version,
+        )
+
+    def _newest(self, location: str) -> DeltaTable:
+        known = self._handles.get(location)
+        if known is not None:
+            known.update_incremental()
+            return known
+        table = DeltaTable(location, storage_options=self._storage_options)
+        self._handles[location] = table
+        return table
+
+    def _create(self, location: str, name: str, columns: pa.Schema) -> None:
+        try:
+            schema = DeltaSchema.from_arrow(columns)
+        except (DeltaError, ValueError, TypeError) as error:
+            raise StorageError(f"the columns of {location} cannot be those of a Delta table: {error}") from error
+        try:
+            DeltaTable.create(
+                location,
+                schema,
+                name=name,
+                description="A mirror of the Iceberg table in the same folder: what is written here is undone.",
+                configuration=PROPERTIES,
+                storage_options=self._storage_options,
+            )
+        except (CommitFailedError, DeltaProtocolError) as error:
+            raise Conflict(f"the Delta log of {location} is there already") from error
+        except (DeltaError, OSError) as error:
+            raise self._failed(location, error) from error
+
+    def _commit(self, location: str, shown: Shown, step: Step) -> None:
+        table = self._handles.get(location)
+        if table is None or table.version() != shown.log_version:
+            raise Conflict(f"the Delta log of {location} was read again since")
+        now_ms = step.timestamp_ms
+        fence = [
+            Transaction(VERSION_APP, max(0, step.metadata_version), now_ms),
+            Transaction(SNAPSHOT_APP, step.snapshot_id, now_ms),
+        ]
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(file.path, file.size_bytes, {}, now_ms, True, file.stats) for file in step.add
+        ]
+        actions += [RemoveAction(path, True, now_ms) for path in step.remove]
+        try:
+            if step.columns:
+                fields = DeltaSchema.from_arrow(pa.schema(step.columns)).fields
+                table.alter.add_columns([DeltaField(each.name, each.type, nullable=True) for each in fields])
+            table.create_write_transaction(
+                actions, "append", table.schema(), commit_properties=CommitProperties(app_transactions=fence)
+            )
+        except CommitFailedError as error:
+            self._handles.pop(location, None)
+            raise Conflict(f"another mirror has committed to the Delta log of {location}") from error
+        except (DeltaError, OSError) as error:
+            raise self._failed(location, error) from error
+        table.update_incremental()
+
+    def _failed(self, location: str, error: Exception) -> Exception:
+        """The handle goes too: what it holds may be the trouble."""
+        self._handles.pop(location, None)
+        if isinstance(error, DeltaProtocolError):
+            return StorageError(
+                f"the Delta log of {location} is damaged: delete the folder _delta_log, and the mirror "
+                f"begins anew: {error}"
+            )
+        return Unavailable(f"the Delta log of {location} cannot be read or written now: {error}")

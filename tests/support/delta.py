@@ -1,0 +1,171 @@
+"""A Delta log in memory, and a table with a mirror on real files behind a real HTTP door."""
+
+import asyncio
+import random
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+import pyarrow as pa
+import uvicorn
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+from lakestream.catalog.mirrored import IcebergSide
+from lakestream.catalog.port import View
+from lakestream.catalog.tables import PyIcebergTables
+from lakestream.errors import Conflict
+from lakestream.frontier.delta import DeltaLog, Mirrored, Mirrors
+from lakestream.frontier.delta.port import Shown, Step
+from lakestream.frontier.delta.rs import DeltaRs
+from lakestream.frontier.naming import DATA_FOLDER
+from lakestream.frontier.settings import PipelineSettings
+from lakestream.http import create_app
+from lakestream.metadata.memory import MemoryStore
+from lakestream.metadata.topics import Topic, Topics
+from lakestream.runtime import Runtime, system
+from lakestream.table.schema import RAW_SCHEMA
+from support.tables import write_file
+
+T = TypeVar("T")
+COLUMNS: pa.Schema = schema_to_pyarrow(RAW_SCHEMA, include_field_ids=False)
+CONFIGS = {"lakestream.table.formats": "iceberg,delta"}
+SETTINGS = PipelineSettings(backoff_ms=0, max_backoff_ms=0)
+
+
+class MemoryLog:
+    """Implements `DeltaLog`. Keeps every version."""
+
+    def __init__(self) -> None:
+        self.versions: dict[str, list[Shown]] = {}
+
+    async def read(self, location: str) -> Shown | None:
+        return self.versions[location][-1] if location in self.versions else None
+
+    async def create(self, location: str, name: str, columns: pa.Schema) -> None:
+        if location in self.versions:
+            raise Conflict(f"the log of {name} is there")
+        self.versions[location] = [Shown(0, frozenset(), columns)]
+
+    async def commit(self, location: str, shown: Shown, step: Step) -> None:
+        newest = self.versions[location][-1]
+        if newest.log_version != shown.log_version:
+            raise Conflict(f"{location} is at {newest.log_version} by now")
+        added = {file.path for file in step.add}
+        assert not added & newest.paths
+        assert set(step.remove) <= newest.paths
+        self.versions[location].append(
+            replace(
+                newest,
+                log_version=newest.log_version + 1,
+                paths=newest.paths - set(step.remove) | added,
+                columns=pa.schema([*newest.columns, *step.columns]),
+                snapshot_id=step.snapshot_id,
+                metadata_version=step.metadata_version,
+            )
+        )
+
+
+class PlainTables:
+    """Implements `MirroredTables` for simulated tables. `held` has the snapshot held, by topic."""
+
+    def __init__(self) -> None:
+        self.held: dict[UUID, int | None] = {}
+
+    async def columns(self, view: View) -> pa.Schema:
+        return COLUMNS
+
+    async def hold(self, topic_id: UUID, snapshot_id: int | None) -> None:
+        self.held[topic_id] = snapshot_id
+
+
+@dataclass
+class Scene:
+    """A mirrored topic, its table, its mirror and the catalog's door."""
+
+    uri: str
+    tables: PyIcebergTables
+    topics: Topics
+    topic: Topic
+    delta: DeltaRs
+    loop: asyncio.AbstractEventLoop
+
+    def run(self, work: Awaitable[T]) -> T:
+        async def wait() -> T:
+            return await work
+
+        return asyncio.run_coroutine_threadsafe(wait(), self.loop).result(120)
+
+    @property
+    def view(self) -> View:
+        return self.run(self.tables.load(self.topic.topic_id))
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.view.location.removeprefix("file://"))
+
+    def mirrors(self, log: DeltaLog | None = None) -> Mirrors:
+        """Those of a fresh process."""
+        side = IcebergSide(self.tables.commits)
+        return Mirrors(self.tables, side, log or self.delta, self.topics, system(), SETTINGS)
+
+    def mirror(self, mirrors: Mirrors | None = None) -> Mirrored:
+        return self.run((mirrors or self.mirrors()).mirror())
+
+    def append(self, count: int, *, partition: int = 0) -> View:
+        view = self.view
+        start = view.frontier[partition]
+        file = write_file(self.folder / DATA_FOLDER, start, start + count, partition=partition, spec_id=1)
+        frontier = (*view.frontier[:partition], start + count, *view.frontier[partition + 1 :])
+        return self.run(self.tables.commit(view, add=[file], remove=[], frontier=frontier))
+
+    def rows(self) -> list[tuple[int, int, bytes]]:
+        """Of the Iceberg side."""
+        found = []
+        for file in self.view.files:
+            table = pa.parquet.read_table(file.path.removeprefix("file:").replace("//", ""), columns=_KEYS)
+            found += [tuple(row.values()) for row in table.to_pylist()]
+        return sorted(found)
+
+
+_KEYS = ["_stream_partition", "_offset", "_value"]
+
+
+@contextmanager
+def scene(folder: Path, bucket_url: str | None = None, **storage_options: str) -> Iterator[Scene]:
+    runtime = Runtime(system().clock, random.Random(3))
+    listener = socket.create_server(("127.0.0.1", 0))
+    uri = f"http://127.0.0.1:{listener.getsockname()[1]}/iceberg"
+    opened: Future[tuple[Scene, Callable[[], Any]]] = Future()
+
+    async def serve() -> None:
+        store = MemoryStore(runtime)
+        topics = Topics(store, runtime)
+        tables = PyIcebergTables(store, bucket_url or f"file://{folder}/bucket", runtime)
+        topic = await topics.create("orders", 2, CONFIGS)
+        await tables.create(topic.topic_id, topic.name, topic.partitions)
+        delta = DeltaRs(storage_options)
+        app = create_app(tables.engines)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=1))
+        made = Scene(uri, tables, topics, topic, delta, asyncio.get_running_loop())
+        opened.set_result((made, lambda: setattr(server, "should_exit", True)))
+        try:
+            await server.serve(sockets=[listener])
+        finally:
+            delta.close()
+            await tables.close()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    made, stop = opened.result(60)
+    try:
+        yield made
+    finally:
+        stop()
+        thread.join(30)
+        listener.close()
