@@ -25,6 +25,8 @@ from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
     AddSchemaUpdate,
     AddSnapshotUpdate,
+    AssertCurrentSchemaId,
+    AssertRefSnapshotId,
     SetCurrentSchemaUpdate,
     SetDefaultSpecUpdate,
     SetPropertiesUpdate,
@@ -43,7 +45,8 @@ from lakestream.catalog.index import ManifestIndex
 from lakestream.catalog.rules_outside import check_outside
 from lakestream.catalog.rules_view import check_view
 from lakestream.catalog.snapshot import Plan, SnapshotBuilder
-from lakestream.errors import StorageError, TableRefused
+from lakestream.errors import Conflict, StorageError, TableRefused
+from lakestream.metadata.pointers import TableName
 from lakestream.model import DataFile, PositionDeletes, WrittenFile
 from lakestream.table.schema import FRONTIER_PROPERTY, OFFSET_WINDOW, UNPARTITIONED
 
@@ -306,6 +309,33 @@ def test_the_frontier_is_not_an_engines_to_move(tmp_path: Path) -> None:
             await engine.refused(engine.commit(also=[move]), word)
         away = SetPropertiesUpdate(updates={"write.metadata.path": "file:///elsewhere"})
         await engine.refused(engine.update(away), "write.metadata.path")
+
+    run(tmp_path, test)
+
+
+def test_a_change_that_still_holds_survives_a_commit_that_comes_first(tmp_path: Path) -> None:
+    """Spark's ALTER TABLE gives up at the first conflict, and the table of a busy topic changes all the time."""
+
+    async def test(engine: Outsider) -> None:
+        table, name = engine.table, TableName(("default",), "orders")
+
+        async def overtake() -> None:
+            view = await table.tables.load(ORDERS)
+            await table.tables.commit(view, add=[engine.file(10, 12)], remove=[], frontier=(12, 10))
+
+        table.store.before = overtake
+        update = SetPropertiesUpdate(updates={"comment": "mine"})
+        done = await table.tables.engines.commit(name, [AssertCurrentSchemaId(current_schema_id=0)], [update])
+        assert done.metadata.properties["comment"] == "mine"
+        assert (await engine.load()).frontier == (12, 10)
+
+        async def overtake_again() -> None:
+            await table.tables.commit(await engine.load(), add=[], remove=[], frontier=(12, 10))
+
+        table.store.before = overtake_again
+        seen = AssertRefSnapshotId.model_validate({"ref": "main", "snapshot-id": (await engine.load()).snapshot_id})
+        with pytest.raises(Conflict, match="main has changed"):
+            await table.tables.engines.commit(name, [seen], [SetPropertiesUpdate(updates={"comment": "late"})])
 
     run(tmp_path, test)
 

@@ -28,6 +28,7 @@ from lakestream.catalog.stamp import stamped
 from lakestream.errors import Conflict, RequestError, TableExists, TableRefused, UnknownNamespace, UnknownTable
 from lakestream.metadata.pointers import TableName, check_names
 
+_COMMIT_ATTEMPTS: Final = 10
 _FORMATS: Final = ("1", "2")
 _PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -84,7 +85,8 @@ class EngineTables:
     async def commit(
         self, name: TableName, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]
     ) -> Current:
-        """One attempt on the table's present state, or the creation of a table that was staged."""
+        """Changes the table's present state, or makes a table that was staged. What an engine relies on is
+        in its requirements: as long as they hold, a commit of somebody else that comes first is no conflict."""
         if any(isinstance(requirement, AssertCreate) for requirement in requirements):
             await self._check_free(name)
             empty = TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())
@@ -93,8 +95,18 @@ class EngineTables:
             return await self._store(
                 name, await self.commits.run(lambda: apply_change(empty, change, None, validate=True))
             )
-        current = await self.load(name)
+        for _ in range(_COMMIT_ATTEMPTS - 1):
+            current = await self.load(name)
+            try:
+                return await self._commit(current, requirements, updates)
+            except Conflict:
+                if (await self.load(name)).location == current.location:
+                    raise
+        return await self._commit(await self.load(name), requirements, updates)
 
+    async def _commit(
+        self, current: Current, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]
+    ) -> Current:
         def prepare(metadata: TableMetadata, _written: list[str]) -> Change:
             possible = list(_without_absent_removals(metadata, updates))
             return Change(requirements, list(stamped(metadata, possible)) if current.row.pointer.bound else possible)
