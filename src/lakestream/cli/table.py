@@ -10,6 +10,7 @@ import typer
 from lakestream.cli.console import emit_json, fail, out, say, show_table
 from lakestream.cli.group_positions import committed, open_admin
 from lakestream.cli.lag import lag
+from lakestream.cli.maintain import maintain
 from lakestream.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_CATALOG, Bootstrap, Catalog, Json, Table, parse_time
 from lakestream.cli.table_history import TableHistory, uncovered
 from lakestream.cli.table_query import Cut, connect, cut_off
@@ -59,6 +60,7 @@ app.command()(lag)
 app.command()(snapshots)
 app.command()(tag)
 app.command()(rollback)
+app.command()(maintain)
 
 
 @app.command()
