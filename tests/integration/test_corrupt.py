@@ -118,7 +118,7 @@ def test_damage_is_an_error_of_its_partition_and_of_nobody_else(cluster: Callabl
 
     _, (extent, *_), _ = asyncio.run(look(data, WAL))
     flip(data / "bucket" / extent.object_key, extent.position + extent.length // 2)
-    [file] = data.glob(f"bucket/tables/{FILE}__*/data/*.parquet")
+    [file] = data.glob(f"bucket/tables/{FILE}__*/_data/*.parquet")
     group = pq.read_metadata(file).row_group(0)
     [values] = [chunk for chunk in map(group.column, range(group.num_columns)) if chunk.path_in_schema == "_value"]
     flip(file, values.data_page_offset + values.total_compressed_size // 2)

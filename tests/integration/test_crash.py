@@ -147,7 +147,7 @@ def _check_bucket(cluster: Cluster) -> None:
     wait_until(lambda: not any(path.exists() for path in dead), "dead WAL objects are gone", SETTLE_S)
 
     def orphans() -> set[str]:
-        written = {path.name for path in bucket.glob("tables/*/data/**/*.parquet")}
+        written = {path.name for path in bucket.glob("tables/*/_data/**/*.parquet")}
         return written - {Path(path).name for path in _table(cluster).inspect.all_files()["file_path"].to_pylist()}
 
     wait_until(lambda: not orphans(), "table files that nothing names are gone", SETTLE_S)

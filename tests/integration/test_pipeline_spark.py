@@ -117,7 +117,7 @@ def test_killed_while_files_are_written_and_after_the_commit(tmp_path: Path) -> 
     """Killed when the first Parquet file appears, then when a table commit appears, then run to the end."""
     data = Data(tmp_path / "data")
     data.fill(6)
-    for pattern, count in (("tables/*/data/*.parquet", 1), ("tables/*/_iceberg/*.metadata.json", 2)):
+    for pattern, count in (("tables/*/_data/*.parquet", 1), ("tables/*/_iceberg/*.metadata.json", 2)):
         with pipeline(data, "--interval", "0.05") as process:
             wait_until(lambda pattern=pattern, count=count: data.has(pattern, count), process)
             family = process.children(recursive=True)
@@ -138,7 +138,7 @@ def test_two_at_once_and_one_asleep(tmp_path: Path) -> None:
     data = Data(tmp_path / "data")
     data.fill(4)
     with pipeline(data, "--interval", "0.05") as sleeper:
-        wait_until(lambda: data.has("tables/*/data/*.parquet"), sleeper)
+        wait_until(lambda: data.has("tables/*/_data/*.parquet"), sleeper)
         sleeper.suspend()
         run_once(data)
         data.check_whole()

@@ -116,12 +116,12 @@ def test_names_of_others_are_never_judged(opened: Open) -> None:
         topic = await filled(world)
         ours = f"{0:05d}-{0:020d}-{FILE_ID}"
         for name in (
-            f"data/00000-0-{FILE_ID}-00001.parquet",
-            f"data/{ours}.parquet.crc",
-            f"data/{ours}-deletes.parquet",
-            f"data/x{ours}.parquet",
-            f"data/00000-{0:020d}-{FILE_ID.hex}.parquet",
-            f"data/_stream_partition=0/{ours}.parquet",
+            f"_data/00000-0-{FILE_ID}-00001.parquet",
+            f"_data/{ours}.parquet.crc",
+            f"_data/{ours}-deletes.parquet",
+            f"_data/x{ours}.parquet",
+            f"_data/00000-{0:020d}-{FILE_ID.hex}.parquet",
+            f"_data/_stream_partition=0/{ours}.parquet",
             f"{ours}.parquet",
             f"data.old/{ours}.parquet",
         ):
@@ -311,6 +311,6 @@ def test_a_table_that_cannot_be_read_does_not_hold_up_the_next() -> None:
 
 def test_names_say_where_their_range_starts() -> None:
     key = data_key(12, 1 << 62, FILE_ID)
-    assert parse_file_name(key.removeprefix("data/")) == (12, 1 << 62)
-    assert parse_file_name(data_key(123_456, 0, FILE_ID).removeprefix("data/")) == (123_456, 0)
+    assert parse_file_name(key.removeprefix("_data/")) == (12, 1 << 62)
+    assert parse_file_name(data_key(123_456, 0, FILE_ID).removeprefix("_data/")) == (123_456, 0)
     assert parse_file_name(key) is None

@@ -83,7 +83,7 @@ def test_small_partitions_share_one_unpartitioned_file() -> None:
     second = bucket.put("wal/2", (7, 8, batch(b"d")))
     [file] = bucket.write(slice_of(0, 5, [first[0], *second]), slice_of(3, 0, [first[1]]))
     assert bucket.rows(file) == [(0, 5, b"a"), (0, 6, b"b"), (0, 7, b"d"), (3, 0, b"c")]
-    assert re.fullmatch(rf"memory://unit/tables/t/data/00000-{7:020d}-{FILE}\.[0-9a-f]{{8}}\.parquet", file.path)
+    assert re.fullmatch(rf"memory://unit/tables/t/_data/00000-{7:020d}-{FILE}\.[0-9a-f]{{8}}\.parquet", file.path)
     assert (file.spec_id, file.record_count) == (0, 4)
     assert (file.partition_min, file.partition_max, file.offset_min, file.offset_max) == (0, 3, 0, 7)
 
@@ -180,7 +180,7 @@ def test_a_table_outside_the_bucket_gets_a_store_of_its_own() -> None:
     extents = bucket.put("wal/1", (0, 1, batch(b"a")))
     outside = tile(slice_of(0, 0, extents), location="memory://elsewhere/t")
     [file] = asyncio.run(write_files(outside, bucket.store, FILE))
-    assert file.path.startswith("memory://elsewhere/t/data/")
+    assert file.path.startswith("memory://elsewhere/t/_data/")
     nowhere = tile(slice_of(0, 0, extents), location="nowhere://t")
     with pytest.raises(RequestError):
         asyncio.run(write_files(nowhere, bucket.store, FILE))

@@ -272,8 +272,8 @@ def test_merging_comes_to_rest(sizes: list[int]) -> None:
 def test_names_carry_their_bound(version: int, folded_ms: int | None, partition: int, offset: int) -> None:
     bound = RewriteBound(version, folded_ms)
     key = rewritten_key(bound, partition, offset, system().new_id())
-    assert parse_rewritten(key.removeprefix("data/")) == bound
-    sealed = key.removeprefix("data/").replace(".parquet", ".0123abcd.parquet")
+    assert parse_rewritten(key.removeprefix("_data/")) == bound
+    sealed = key.removeprefix("_data/").replace(".parquet", ".0123abcd.parquet")
     assert parse_rewritten(sealed) == bound
 
 

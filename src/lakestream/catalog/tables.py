@@ -27,6 +27,7 @@ from lakestream.model import DataFile, WrittenFile
 from lakestream.runtime import Runtime
 from lakestream.table.files import FileIndex
 from lakestream.table.schema import (
+    DATA_FOLDER,
     FRONTIER_PROPERTY,
     PROPERTIES,
     RAW_SCHEMA,
@@ -201,6 +202,7 @@ def _first_metadata(topic_id: UUID, location: str, partitions: int, now_ms: int)
     """Built field by field: PyIceberg's own way in would number the columns anew."""
     properties = {key: value for key, value in PROPERTIES.items() if key != "format-version"}
     properties["write.metadata.path"] = f"{location}/_iceberg"
+    properties["write.data.path"] = f"{location}/{DATA_FOLDER}"
     properties[TOPIC_ID_PROPERTY] = str(topic_id)
     properties[FRONTIER_PROPERTY] = frontier_text((0,) * partitions)
     return TableMetadataV2.model_validate(

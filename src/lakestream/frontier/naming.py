@@ -4,7 +4,9 @@ import re
 from typing import Final, NamedTuple
 from uuid import UUID
 
-DATA_FOLDER: Final = "data/"
+from lakestream.table import schema
+
+DATA_FOLDER: Final = f"{schema.DATA_FOLDER}/"
 """Below a table's location."""
 _NAME: Final = re.compile(
     r"(\d{5,})-(\d{20})-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.[0-9a-f]{8})?\.parquet", re.ASCII

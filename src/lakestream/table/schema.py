@@ -21,6 +21,8 @@ from pyiceberg.types import (
 
 TOPIC_ID_PROPERTY: Final = "lakestream.topic-id"
 FRONTIER_PROPERTY: Final = "lakestream.frontier"
+DATA_FOLDER: Final = "_data"
+"""Below a table's location. Delta's VACUUM passes folders by that begin so: it would delete what only Iceberg names."""
 OFFSET_WINDOW: Final = 1_048_576
 """Width of the offset windows that partition the table: a foreign sort stays inside one."""
 
@@ -70,12 +72,16 @@ PROPERTIES: Final[dict[str, str]] = {
     "write.delete.isolation-level": "snapshot",
     "write.update.isolation-level": "snapshot",
     "write.merge.isolation-level": "snapshot",
+    "write.delete.mode": "copy-on-write",
+    "write.update.mode": "copy-on-write",
+    "write.merge.mode": "copy-on-write",
     "commit.retry.num-retries": "20",
     "write.parquet.row-group-size-bytes": str(16 * 1024 * 1024),
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
-"""At creation. `write.metadata.path` is added with the table's location: `<location>/_iceberg`."""
+"""At creation. `write.metadata.path` and `write.data.path` are added with the table's location: its folders `_iceberg`
+and `_data`."""
 
 
 def frontier_text(frontier: tuple[int, ...]) -> str:
