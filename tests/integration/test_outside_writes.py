@@ -1,0 +1,215 @@
+"""What an outside commit did to a table, as consumers of the stream see it: real brokers, real clients, no Spark."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyiceberg.manifest import DataFileContent
+from support.embedded import Embedded, embedded
+from support.outsider import Outsider, iceberg_file, on
+
+from lakestream import objects
+from lakestream.catalog.tables import PyIcebergTables
+from lakestream.frontier.lake import Lake
+from lakestream.frontier.settings import PipelineSettings
+from lakestream.frontier.worker import Tick, Worker
+from lakestream.frontier.writing import LocalTiles
+from lakestream.metadata.sqlite import open_sqlite
+from lakestream.metadata.topics import Topics
+from lakestream.model import WrittenFile
+from lakestream.runtime import system
+
+TOPIC = "orders"
+BEFORE = 12
+"""Records that are in the table when the outsider comes, in two commits of half of them."""
+WAIT_S = 30
+
+
+@dataclass
+class Town:
+    brokers: Embedded
+    data: Path
+
+    def produce(self, *values: bytes) -> None:
+        producer = Producer({"bootstrap.servers": self.brokers.bootstrap, "linger.ms": 2})
+        failed: list[KafkaError] = []
+        for value in values:
+            producer.produce(TOPIC, value, on_delivery=lambda error, _: failed.append(error) if error else None)
+        assert producer.flush(WAIT_S) == 0
+        assert not failed
+
+    def read(self, first: int, last: int) -> dict[int, bytes]:
+        """From an offset until the record at `last` has come; offset → value."""
+        found: dict[int, bytes] = {}
+        for message in self._messages(first):
+            error = message.error()
+            assert error is None, error
+            assert message.offset() not in found
+            found[message.offset()] = message.value()
+            if message.offset() >= last:
+                break
+        return found
+
+    def read_error(self, first: int) -> int:
+        """The first error that comes; nothing else may."""
+        message = next(self._messages(first))
+        assert message.error() is not None, message.offset()
+        return int(message.error().code())
+
+    def hears_nothing(self, first: int, seconds: float) -> None:
+        assert next(self._messages(first, seconds), None) is None
+
+    def tick(self) -> Tick:
+        """What the pipeline does in one tick, without Spark."""
+        ticks: list[Tick] = []
+
+        async def work(_tables: PyIcebergTables, lake: Lake, topics: Topics) -> None:
+            ticks.append(await Worker(lake, topics, name="test", respect_leases=False).tick())
+
+        self._with_tables(work)
+        return ticks[0]
+
+    def outside(self, work: Callable[[Outsider], Awaitable[None]], *, ruled: bool = True) -> None:
+        async def run(tables: PyIcebergTables, _lake: Lake, topics: Topics) -> None:
+            topic_id = (await topics.by_names([TOPIC]))[TOPIC].topic_id
+            await work(Outsider(tables, topic_id, await tables.load(topic_id), ruled))
+
+        self._with_tables(run)
+
+    def _messages(self, first: int, seconds: float = WAIT_S) -> Iterator[Message]:
+        consumer = Consumer({"bootstrap.servers": self.brokers.bootstrap, "group.id": "g", "enable.auto.commit": False})
+        try:
+            consumer.assign([TopicPartition(TOPIC, 0, first)])
+            deadline = time.monotonic() + seconds
+            while time.monotonic() < deadline:
+                message = consumer.poll(0.2)
+                if message is not None:
+                    yield message
+            assert seconds < WAIT_S, "nothing more came"
+        finally:
+            consumer.close()
+
+    def _with_tables(self, work: Callable[[PyIcebergTables, Lake, Topics], Awaitable[None]]) -> None:
+        async def run() -> None:
+            runtime = system()
+            store = await open_sqlite(str(self.data / "metadata.db"))
+            bucket = objects.open(f"file://{self.data}/bucket")
+            tables = PyIcebergTables(store, bucket.url, runtime)
+            lake = Lake(store, tables, bucket, LocalTiles(bucket, runtime), runtime, PipelineSettings())
+            try:
+                await work(tables, lake, Topics(store, runtime))
+            finally:
+                await tables.close()
+                await store.close()
+
+        asyncio.run(run())
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Iterator[Town]:
+    with embedded(tmp_path / "data", 1, **{"stream.view_check_ms": 50}) as brokers:
+        admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
+        admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(WAIT_S)
+        made = Town(brokers, tmp_path / "data")
+        for half in (range(BEFORE // 2), range(BEFORE // 2, BEFORE)):
+            made.produce(*(b"v%d" % number for number in half))
+            assert made.tick().record_count == BEFORE // 2
+        yield made
+
+
+def values(*offsets: int) -> dict[int, bytes]:
+    return {offset: b"v%d" % offset for offset in offsets}
+
+
+def test_a_rollback_leaves_a_gap_and_offsets_go_on(town: Town) -> None:
+    async def roll_back(engine: Outsider) -> None:
+        current = await engine.tables.commits.load(engine.topic_id)
+        assert current is not None
+        oldest = min(current.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
+        await engine.update(on("main", oldest.snapshot_id))
+        assert (await engine.load()).frontier == (BEFORE,)
+
+    town.produce(b"v12")
+    town.outside(roll_back)
+    kept = range(BEFORE // 2)
+    assert town.read(0, BEFORE) == values(*kept, 12)
+    assert town.read(BEFORE // 2, BEFORE) == values(12)
+    done = town.tick()
+    assert (done.record_count, done.failures) == (1, ())
+    town.produce(b"v13")
+    assert town.read(0, 13) == values(*kept, 12, 13)
+
+
+def test_equality_deletes_stop_history_and_commits_but_not_the_tail(
+    town: Town, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only a catalog without rules takes them. Once they are taken back, nothing was lost."""
+    before: list[int | None] = []
+
+    async def delete_by_value(engine: Outsider) -> None:
+        before.append(engine.view.snapshot_id)
+        deletes = iceberg_file("file:///x", content=DataFileContent.EQUALITY_DELETES, equality_ids=[12])
+        await engine.commit_entries(deletes)
+
+    town.outside(delete_by_value, ruled=False)
+    town.produce(b"v12", b"v13")
+    [failure] = town.tick().failures
+    assert failure.topic == TOPIC
+    assert "default.orders" in str(failure.error)
+    assert "equality deletes" in str(failure.error)
+    with caplog.at_level(logging.ERROR):
+        town.hears_nothing(0, 2)
+    assert "equality deletes" in caplog.text
+    assert town.read(12, 13) == values(12, 13)
+
+    async def take_back(engine: Outsider) -> None:
+        await engine.update(on("main", before[0]))
+
+    town.outside(take_back)
+    assert town.read(0, 13) == values(*range(14))
+    assert town.tick().record_count == 2
+
+
+def test_rows_that_a_catalog_without_rules_let_in_stop_the_topics_commits(town: Town) -> None:
+    async def append(engine: Outsider) -> None:
+        await engine.commit(add=[engine.file(BEFORE, BEFORE + 2)])
+
+    town.outside(append, ruled=False)
+    town.produce(b"v12", b"v13")
+    for _ in range(2):
+        [failure] = town.tick().failures
+        assert f"has offset {BEFORE + 1}, which the log has not given" in str(failure.error)
+    assert town.read(0, 13) == values(*range(14))
+
+
+def test_a_changed_value_is_an_error_never_another_record(town: Town, caplog: pytest.LogCaptureFixture) -> None:
+    """An UPDATE of what the producer sent cannot be told from manifests: the row's checksum tells."""
+
+    async def update(engine: Outsider) -> None:
+        [old] = [file for file in engine.view.files if file.offset_min == 0]
+        rows = pq.read_table(old.path.removeprefix("file://"))
+        changed = [b"other" if offset == 3 else b"v%d" % offset for offset in rows["_offset"].to_pylist()]
+        at = rows.schema.get_field_index("_value")
+        rows = rows.set_column(at, rows.schema.field(at), pa.array(changed, pa.binary()))
+        path = Path(old.path.removeprefix("file://")).with_name(f"{uuid4()}.parquet")
+        pq.write_table(rows, path)
+        size_bytes = path.stat().st_size
+        written = WrittenFile(
+            f"file://{path}", 1, size_bytes, rows.num_rows, 0, 0, 0, BEFORE // 2 - 1, old.timestamp_max_ms
+        )
+        await engine.commit(add=[written], remove=[old])
+
+    town.outside(update)
+    with caplog.at_level(logging.ERROR):
+        assert town.read_error(3) == KafkaError.INVALID_MSG
+    assert "offset 3" in caplog.text
+    assert town.read(4, BEFORE - 1) == values(*range(4, BEFORE))
