@@ -224,6 +224,21 @@ def test_only_row_groups_that_match_are_read() -> None:
     assert len(store.ranges) == 1
 
 
+def test_a_first_look_into_sorted_files_reads_few_of_them() -> None:
+    """Rows dealt out to 20 files: the first answer opens those of its few records, the next one all."""
+    store = Counting()
+    lake = Lake(store=store)
+    for first in range(20):
+        lake.add(table(range(first, 400, 20)))
+    records, after = lake.read(100, 400, max_bytes=1 << 20)
+    assert ([record.offset for record in records], after) == ([100, 101, 102, 103], 104)
+    assert len(store.ranges) <= 20 + len(records), "places of all, records of few"
+    records, after = lake.read(after, 400, max_bytes=1 << 20)
+    assert ([record.offset for record in records], after) == (list(range(104, 400)), 400)
+    records, _ = lake.read(7, 400, max_bytes=1 << 20)
+    assert len(records) == 393, "what was decoded is at hand"
+
+
 def test_concurrent_readers_share_one_decode() -> None:
     store = Counting()
     lake = Lake(store=store)

@@ -18,6 +18,10 @@ class SharedCache:
         self._loading: dict[Hashable, asyncio.Task[Any]] = {}
         self.size_bytes = 0
 
+    def holds(self, key: Hashable) -> bool:
+        """Whether the entry is there, or on its way."""
+        return key in self._entries or key in self._loading
+
     async def get(self, key: Hashable, load: Callable[[], Awaitable[T]], size_bytes: Callable[[T], int]) -> T:
         """The entry, loaded if need be. Who is cancelled while waiting does not disturb the others."""
         found = self._entries.get(key)

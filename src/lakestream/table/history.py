@@ -52,7 +52,7 @@ class HistoryReader:
         parts: list[memoryview] = []
         left_bytes = max_bytes
         while offset < end_offset and (left_bytes > 0 or not parts):
-            segment = await self._segments.find(index, deleted, partition, offset, end_offset)
+            segment = await self._segments.find(index, deleted, partition, offset, end_offset, hurry=not parts)
             if segment is None:
                 return History(parts, end_offset)
             covered = min(segment.end_offset, end_offset)
@@ -67,6 +67,8 @@ class HistoryReader:
                 if after < stop:
                     return History(parts, int(encoder.offsets[after - 1]) + 1)
             offset = covered
+            if segment.glance and parts:
+                break
         return History(parts, offset)
 
     async def first_at_or_after(

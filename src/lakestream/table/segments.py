@@ -2,11 +2,13 @@
 
 Row groups whose offsets overlap form a cluster: no other row group has offsets between its ends. A cluster of one row
 group, the layout we write, is decoded once and read in order. In a larger one, which a foreign sort makes, only the
-places of the rows are read at first; then the records come in chunks of a bounded size.
+places of the rows are read at first; then the records come in chunks of a bounded size. A chunk may need every row
+group of its cluster, so who comes to one gets a glance at first: a few records, out of as few row groups.
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections import OrderedDict
+from collections.abc import Coroutine, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -23,14 +25,18 @@ from lakestream.table.rows import Group, Places, RowReader, check_unique, sorted
 T = TypeVar("T")
 
 _CONCURRENT_GROUPS: Final = 4
+_GLANCE_ROWS: Final = 4
+_GLANCES_KEPT: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """All records of a partition from the offset it was found for up to (not with) `end_offset`."""
+    """All records of a partition from the offset it was found for up to (not with) `end_offset`. After a `glance`, what
+    follows takes long: it is better given away first."""
 
     encoder: Encoder
     end_offset: int
+    glance: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +56,13 @@ class SegmentReader:
     def __init__(self, rows: RowReader, chunk_bytes: int) -> None:
         self._rows = rows
         self._chunk_bytes = chunk_bytes
+        self._glanced: OrderedDict[Hashable, None] = OrderedDict()
 
     async def find(
-        self, index: FileIndex, deleted: Deleted, partition: int, offset: int, end_offset: int
+        self, index: FileIndex, deleted: Deleted, partition: int, offset: int, end_offset: int, *, hurry: bool = False
     ) -> Segment | None:
         """The segment that holds the first offset at or after `offset` that a file may have; None: there is none below
-        end_offset."""
+        end_offset. Who is in a `hurry` is content with a glance."""
         while offset < end_offset:
             cluster, high = await self._cluster(index, partition, offset)
             if not cluster:
@@ -65,7 +72,7 @@ class SegmentReader:
                 return Segment(await self._rows.records(cluster[0], deleted, partition), _after(high))
             if await self._refine(cluster, deleted):
                 continue
-            return await self._chunk(cluster, deleted, partition, offset, _after(high))
+            return await self._chunk(cluster, deleted, partition, offset, _after(high), hurry=hurry)
         return None
 
     async def _cluster(self, index: FileIndex, partition: int, offset: int) -> tuple[list[Group], int]:
@@ -108,7 +115,7 @@ class SegmentReader:
         return bool(doubtful)
 
     async def _chunk(
-        self, cluster: list[Group], deleted: Deleted, partition: int, offset: int, end_offset: int
+        self, cluster: list[Group], deleted: Deleted, partition: int, offset: int, end_offset: int, *, hurry: bool
     ) -> Segment:
         name = tuple((*group.name, deleted.token(group.row_group.path)) for group in cluster)
 
@@ -119,15 +126,32 @@ class SegmentReader:
         merged = await self._rows.cache.get(("merged", partition, name), merge, lambda loaded: loaded.size_bytes)
         row_bytes = _bytes_per_row(cluster)
         chunk_rows = max(1, self._chunk_bytes // row_bytes)
-        number = int(np.searchsorted(merged.offset, offset)) // chunk_rows
+        first = int(np.searchsorted(merged.offset, offset))
+        number = first // chunk_rows
         start, stop = number * chunk_rows, (number + 1) * chunk_rows
 
         async def load() -> Encoder:
             return await self._take(cluster, merged, start, stop)
 
         key = ("chunk", partition, name, number)
+        if hurry and stop - first > _GLANCE_ROWS and not self._rows.cache.holds(key) and self._first_time(key):
+            encoder = await self._take(cluster, merged, first, first + _GLANCE_ROWS)
+            after = first + _GLANCE_ROWS
+            return Segment(
+                encoder, int(merged.offset[after]) if after < len(merged.offset) else end_offset, glance=True
+            )
         encoder = await self._rows.cache.get(key, load, lambda loaded: loaded.size_bytes)
         return Segment(encoder, int(merged.offset[stop]) if stop < len(merged.offset) else end_offset)
+
+    def _first_time(self, key: Hashable) -> bool:
+        """That a chunk is asked for: the second time it is worth its price."""
+        if key in self._glanced:
+            del self._glanced[key]
+            return False
+        self._glanced[key] = None
+        if len(self._glanced) > _GLANCES_KEPT:
+            self._glanced.popitem(last=False)
+        return True
 
     async def _take(self, cluster: list[Group], merged: _Merged, start: int, stop: int) -> Encoder:
         """Rows [start, stop) of the merged order, a few row groups in memory at a time."""
