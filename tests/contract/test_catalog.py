@@ -19,6 +19,7 @@ from lakestream.catalog.simulated import SimulatedTables
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import Conflict, Unavailable, UnknownStream
 from lakestream.metadata.pointers import Pointers
+from lakestream.metadata.topic_tables import table_name
 from lakestream.model import DataFile, WrittenFile
 from lakestream.table.schema import OFFSET_WINDOW
 
@@ -305,15 +306,15 @@ def test_named_is_what_one_metadata_holds_on_to(bench: Open) -> None:
 
 def test_a_name_has_an_owner_while_a_topics_table_holds_it(bench: Open) -> None:
     async def test(bench: Bench) -> None:
-        assert await bench.catalog.owner("orders") is None
+        assert await bench.catalog.owner(table_name("orders")) is None
         await bench.catalog.create(ORDERS, "orders", 1)
-        assert await bench.catalog.owner("orders") == ORDERS
-        assert await bench.catalog.owner("others") is None
+        assert await bench.catalog.owner(table_name("orders")) == ORDERS
+        assert await bench.catalog.owner(table_name("others")) is None
         await bench.catalog.detach(ORDERS)
-        assert await bench.catalog.owner("orders") is None
-        assert await bench.catalog.owner("orders__11111111") is None
+        assert await bench.catalog.owner(table_name("orders")) is None
+        assert await bench.catalog.owner(table_name("orders__11111111")) is None
         await bench.catalog.create(OTHER, "orders", 1)
-        assert await bench.catalog.owner("orders") == OTHER
+        assert await bench.catalog.owner(table_name("orders")) == OTHER
 
     run(bench, test)
 
@@ -324,11 +325,11 @@ def test_a_half_detached_table_still_has_its_owner_and_can_be_detached(bench: Op
         with patch.object(Pointers, "rename", side_effect=Unavailable("no answer")), pytest.raises(Unavailable):
             await bench.catalog.detach(ORDERS)
         assert await bench.catalog.pointer(ORDERS) is None
-        assert await bench.catalog.owner("orders") == ORDERS
+        assert await bench.catalog.owner(table_name("orders")) == ORDERS
         with pytest.raises(Conflict):
             await bench.catalog.create(OTHER, "orders", 1)
         assert await bench.catalog.detach(ORDERS) == "default.orders__11111111"
-        assert await bench.catalog.owner("orders") is None
+        assert await bench.catalog.owner(table_name("orders")) is None
         await bench.catalog.create(OTHER, "orders", 1)
 
     run(bench, test)

@@ -12,7 +12,7 @@ import pytest
 from support.frontier import SETTINGS, Crash, Fuse, Producer, World
 
 from lakestream.catalog import View
-from lakestream.errors import Conflict, StorageError, Unavailable
+from lakestream.errors import Conflict, StorageError, Unavailable, UnknownStream
 from lakestream.frontier.advance import ensure_table
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.tile import Tile, TileOutcome
@@ -277,7 +277,7 @@ def test_a_table_that_is_no_dead_topics_is_never_put_away() -> None:
         impostor = Topic("a", UUID(int=9), 1, {}, 0)
         topics = Topics(world.store, world.runtime)
         lake = world.pipeline()[0]._lake
-        with pytest.raises(Conflict, match="rename or drop it first"):
+        with pytest.raises(UnknownStream):
             await ensure_table(lake, topics, impostor)
         assert await catalog.load(topic.topic_id) == view
 
@@ -285,8 +285,8 @@ def test_a_table_that_is_no_dead_topics_is_never_put_away() -> None:
         await pointers.add(engines, Pointer("somewhere"))
         await pointers.bind(engines, TableName(("default",), "b"))
         fresh = await world.create("b", 1)
-        with pytest.raises(Conflict, match=r"default\.b is not topic .*: rename or drop it first"):
-            await ensure_table(lake, topics, fresh)
+        await ensure_table(lake, topics, fresh)
+        assert (await catalog.load(fresh.topic_id)).table == f"default.b_{fresh.topic_id.hex[:8]}"
         assert await pointers.resolve(TableName(("default",), "b")) == engines
 
         # What its user gave a plain name, after its topic was gone, is the user's.
@@ -294,8 +294,12 @@ def test_a_table_that_is_no_dead_topics_is_never_put_away() -> None:
         await catalog.detach(topic.topic_id)
         await pointers.rename(topic.topic_id, TableName(("default",), "a"))
         again = await world.create("a", 1)
-        with pytest.raises(Conflict, match="rename or drop it first"):
-            await ensure_table(lake, topics, again)
+        await ensure_table(lake, topics, again)
+        assert (await catalog.load(again.topic_id)).table == f"default.a_{again.topic_id.hex[:8]}"
+
+        named = Topic("c", UUID(int=11), 1, {"lakestream.table.name": "b"}, 0)
+        with pytest.raises(Conflict, match=r"default\.b is not topic .*: rename or drop it first"):
+            await ensure_table(lake, topics, named)
         assert await pointers.resolve(TableName(("default",), "a")) == topic.topic_id
 
     asyncio.run(scenario())

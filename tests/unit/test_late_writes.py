@@ -10,7 +10,6 @@ from kio.schema.errors import ErrorCode
 from simulator.loop import SimulatedLoop
 from support.streams import Cluster, seeded
 
-from lakestream.catalog.binding import DEFAULT_NAMESPACE
 from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import NotCoordinator, Unavailable
 from lakestream.kafka.groups.coordinator import GroupCoordinator
@@ -22,6 +21,7 @@ from lakestream.metadata.log import create_head, read_head
 from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.pointers import Pointers, TableName
 from lakestream.metadata.store import Outcome, Transaction
+from lakestream.metadata.topic_tables import DEFAULT_NAMESPACE, table_name
 from lakestream.metadata.topics import Topics
 from lakestream.model import StreamPartition
 
@@ -193,7 +193,7 @@ def test_a_name_given_to_a_table_after_its_topic_was_deleted_is_freed() -> None:
         store.transact = real  # type: ignore[method-assign]
         await tables.detach(old)
         await bind
-        assert await tables.owner("orders") == old
+        assert await tables.owner(table_name("orders")) == old
         await tables.detach(old)
         assert (await tables.create(new, "orders", 2)).table == "default.orders"
 
@@ -271,7 +271,7 @@ def test_a_half_deleted_topic_is_cleared_away_by_a_broker_that_lives() -> None:
             await asyncio.sleep(60)
             assert await streams.topics.gone() == []
             assert [await read_head(cluster.store, partition) for partition in topic.each_partition()] == [None, None]
-            assert await cluster.tables.owner("orders") is None
+            assert await cluster.tables.owner(table_name("orders")) is None
 
     _in_made_up_time(main())
 

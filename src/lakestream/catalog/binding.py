@@ -1,22 +1,45 @@
 """Binding a table to a topic and letting it go again, as chains of steps that any process may resume."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 from uuid import UUID
 
-from lakestream.errors import Conflict, TableExists, UnknownTable
-from lakestream.metadata.pointers import Pointer, PointerRow, Pointers, TableName
+from lakestream.errors import Conflict, InvalidSetting, TableExists, UnknownTable
+from lakestream.metadata.names import TableName
+from lakestream.metadata.options import topic_options
+from lakestream.metadata.pointers import Pointer, PointerRow, Pointers
+from lakestream.metadata.topic_tables import detached_name, table_name
+from lakestream.metadata.topics import Topics
 
-DEFAULT_NAMESPACE: Final = ("default",)
+_ALIAS: Final = "lakestream.table.name"
 
 
-def detached_name(name: str, topic_id: UUID) -> str:
-    """The name that outlives the topic; also the folder of its table."""
-    return f"{name}__{topic_id.hex[:8]}"
+async def check_alias(pointers: Pointers, topics: Topics, configs: Mapping[str, str]) -> None:
+    """Before a topic is made. Raises `InvalidSetting` if the table that its owner names for it is there already, or is
+    another topic's to be. Two topics that are made at once may both pass: the table of the second is then not made."""
+    alias = topic_options(configs).table_name
+    if not alias:
+        return
+    wanted = table_name("", alias)
+    living = {topic.topic_id: topic for topic in await topics.list()}
+    for topic in living.values():
+        if table_name(topic.name, topic.options.table_name) == wanted:
+            raise InvalidSetting(f"{_ALIAS}={alias} cannot be: it is the table of topic {topic.name}")
+    dead = await owner(pointers, wanted)
+    if dead is not None and dead not in living:
+        return
+    try:
+        await pointers.resolve(wanted)
+    except UnknownTable:
+        return
+    raise InvalidSetting(
+        f"{_ALIAS}={alias} cannot be: a table of that name is there, and rows that were not streamed have no offsets "
+        "to be read at. Choose another name, or rename that table, and produce its rows to the topic"
+    )
 
 
 async def bind(
-    pointers: Pointers, topic_id: UUID, name: str, make_pointer: Callable[[], Awaitable[PointerRow]]
+    pointers: Pointers, topic_id: UUID, wanted: TableName, make_pointer: Callable[[], Awaitable[PointerRow]]
 ) -> None:
     """Pointer first, name last. `make_pointer` stores the first pointer, or returns the one that is there."""
     row = await pointers.get(topic_id)
@@ -24,7 +47,6 @@ async def bind(
         row = await make_pointer()
     if not row.pointer.bound:
         raise Conflict(f"the table of topic {topic_id} was detached when the topic was deleted")
-    wanted = TableName(DEFAULT_NAMESPACE, name)
     try:
         await pointers.bind(topic_id, wanted, make_namespace=True)
     except TableExists as error:
@@ -37,11 +59,11 @@ async def location(pointers: Pointers, topic_id: UUID) -> str | None:
     return row.pointer.metadata_location if row is not None and row.pointer.bound else None
 
 
-async def owner(pointers: Pointers, name: str) -> UUID | None:
+async def owner(pointers: Pointers, name: TableName) -> UUID | None:
     """See `TableCatalog.owner`. A table that is neither bound nor being detached is an engine's own, even if a stream
     once wrote it. A name without a table is what is left if a topic was deleted while its table was being named."""
     try:
-        table_id = await pointers.resolve(TableName(DEFAULT_NAMESPACE, name))
+        table_id = await pointers.resolve(name)
     except UnknownTable:
         return None
     row = await pointers.get(table_id)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from lakestream.metadata.names import TableName
 from lakestream.model import DataFile, PositionDeletes, WrittenFile
 
 
@@ -63,9 +64,10 @@ class TableViews(Protocol):
 class TableCatalog(TableViews, Protocol):
     """The whole of it, for those who fill tables."""
 
-    async def create(self, topic_id: UUID, name: str, partitions: int) -> View:
-        """Makes `default.<name>`, bound to the topic's UUID, frontier all zero. Idempotent: a table bound
-        to this UUID is returned as it is; one bound to another topic raises `Conflict`."""
+    async def create(self, topic_id: UUID, name: str, partitions: int, *, table: TableName | None = None) -> View:
+        """Makes the table of the topic `name`, bound to its UUID, frontier all zero, as `table` (see
+        `metadata.topic_tables`). Idempotent: a table bound to this UUID is returned as it is, also under another name;
+        a name that is another table's raises `Conflict`."""
         ...
 
     async def named(self, topic_id: UUID) -> Named:
@@ -87,7 +89,7 @@ class TableCatalog(TableViews, Protocol):
         empty snapshot. Refuses (`ValueError`) a falling frontier or removal of files the view lacks."""
         ...
 
-    async def owner(self, name: str) -> UUID | None:
-        """The topic whose table is `default.<name>`, living or not, also when its detaching was begun and not finished.
+    async def owner(self, table: TableName) -> UUID | None:
+        """The topic whose table has that name, living or not, also when its detaching was begun and not finished.
         None: there is no such table, or it is none of ours."""
         ...

@@ -5,14 +5,16 @@ from dataclasses import replace
 from itertools import count
 from uuid import UUID
 
-from lakestream.catalog.binding import bind, detach, detached_name, location, owner
+from lakestream.catalog.binding import bind, detach, location, owner
 from lakestream.catalog.files import version_of
 from lakestream.catalog.port import Named, View
 from lakestream.catalog.rules import check_commit
 from lakestream.errors import Conflict, UnknownStream
 from lakestream.metadata.memory import MemoryStore
+from lakestream.metadata.names import TableName
 from lakestream.metadata.pointers import Pointer, PointerRow, Pointers
 from lakestream.metadata.store import Store
+from lakestream.metadata.topic_tables import detached_name, table_name
 from lakestream.model import DataFile, WrittenFile
 from lakestream.runtime import system
 
@@ -30,13 +32,13 @@ class SimulatedTables:
     async def close(self) -> None:
         """Nothing to end."""
 
-    async def create(self, topic_id: UUID, name: str, partitions: int) -> View:
+    async def create(self, topic_id: UUID, name: str, partitions: int, *, table: TableName | None = None) -> View:
         async def make_pointer() -> PointerRow:
             location = f"simulated://tables/{detached_name(name, topic_id)}"
             view = View(topic_id, "", location, "", None, (0,) * partitions, (), ())
             return await self._pointers.add(topic_id, Pointer(self._write(view), bound=True))
 
-        await bind(self._pointers, topic_id, name, make_pointer)
+        await bind(self._pointers, topic_id, table or table_name(name), make_pointer)
         return await self.load(topic_id)
 
     async def pointer(self, topic_id: UUID) -> str | None:
@@ -83,8 +85,8 @@ class SimulatedTables:
         await self._pointers.swing(view.topic_id, row.version, Pointer(location, bound=True))
         return replace(self._metadata[location], table=view.table)
 
-    async def owner(self, name: str) -> UUID | None:
-        return await owner(self._pointers, name)
+    async def owner(self, table: TableName) -> UUID | None:
+        return await owner(self._pointers, table)
 
     async def detach(self, topic_id: UUID) -> str | None:
         return await detach(self._pointers, topic_id)

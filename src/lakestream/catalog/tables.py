@@ -12,7 +12,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
 from pyiceberg.utils.properties import property_as_bool
 
-from lakestream.catalog.binding import bind, detach, detached_name, location, owner
+from lakestream.catalog.binding import bind, detach, location, owner
 from lakestream.catalog.commit import Change, Commits, Current
 from lakestream.catalog.engines import EngineTables
 from lakestream.catalog.files import version_of
@@ -21,8 +21,10 @@ from lakestream.catalog.reach import Reach, read_reach
 from lakestream.catalog.rules import check_commit
 from lakestream.catalog.snapshot import Plan, SnapshotBuilder
 from lakestream.errors import Conflict, ObjectMissing, StorageError, UnknownStream
+from lakestream.metadata.names import TableName
 from lakestream.metadata.pointers import PointerRow
 from lakestream.metadata.store import Store
+from lakestream.metadata.topic_tables import detached_name, table_name
 from lakestream.model import DataFile, WrittenFile
 from lakestream.runtime import Runtime
 from lakestream.table.files import FileIndex
@@ -33,6 +35,7 @@ from lakestream.table.schema import (
     RAW_SCHEMA,
     STREAM_SPEC,
     TOPIC_ID_PROPERTY,
+    TOPIC_PROPERTY,
     UNPARTITIONED,
     frontier_text,
     parse_frontier,
@@ -60,13 +63,13 @@ class PyIcebergTables:
     async def close(self) -> None:
         self.commits.close()
 
-    async def create(self, topic_id: UUID, name: str, partitions: int) -> View:
+    async def create(self, topic_id: UUID, name: str, partitions: int, *, table: TableName | None = None) -> View:
         async def make_pointer() -> PointerRow:
             folder = f"{self._bucket_url}/tables/{detached_name(name, topic_id)}"
-            metadata = _first_metadata(topic_id, folder, partitions, self._runtime.clock.now_ms())
+            metadata = _first_metadata(topic_id, name, folder, partitions, self._runtime.clock.now_ms())
             return (await self.commits.create(topic_id, metadata, bound=True)).row
 
-        await bind(self.commits.pointers, topic_id, name, make_pointer)
+        await bind(self.commits.pointers, topic_id, table or table_name(name), make_pointer)
         return await self.load(topic_id)
 
     async def pointer(self, topic_id: UUID) -> str | None:
@@ -127,8 +130,8 @@ class PyIcebergTables:
         done = await self.commits.commit(current, prepare)
         return await self._remember(view.topic_id, view.table, done)
 
-    async def owner(self, name: str) -> UUID | None:
-        return await owner(self.commits.pointers, name)
+    async def owner(self, table: TableName) -> UUID | None:
+        return await owner(self.commits.pointers, table)
 
     async def detach(self, topic_id: UUID) -> str | None:
         self._views.pop(topic_id, None)
@@ -198,11 +201,12 @@ def _frontier(table: str, metadata: TableMetadata) -> tuple[int, ...]:
     return frontier
 
 
-def _first_metadata(topic_id: UUID, location: str, partitions: int, now_ms: int) -> TableMetadata:
+def _first_metadata(topic_id: UUID, topic: str, location: str, partitions: int, now_ms: int) -> TableMetadata:
     """Built field by field: PyIceberg's own way in would number the columns anew."""
     properties = {key: value for key, value in PROPERTIES.items() if key != "format-version"}
     properties["write.metadata.path"] = f"{location}/_iceberg"
     properties["write.data.path"] = f"{location}/{DATA_FOLDER}"
+    properties[TOPIC_PROPERTY] = topic
     properties[TOPIC_ID_PROPERTY] = str(topic_id)
     properties[FRONTIER_PROPERTY] = frontier_text((0,) * partitions)
     return TableMetadataV2.model_validate(

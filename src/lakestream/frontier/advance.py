@@ -20,6 +20,8 @@ from lakestream.frontier.replacement import frontier_of, replaceable
 from lakestream.frontier.tile import TileOutcome, size_of
 from lakestream.metadata.head import Extent, Head
 from lakestream.metadata.log import advance_frontier, read_extents, read_head
+from lakestream.metadata.names import TableName
+from lakestream.metadata.topic_tables import clashing_name, table_name
 from lakestream.metadata.topics import Topic, Topics
 from lakestream.model import DataFile, StreamPartition, WrittenFile
 
@@ -54,19 +56,23 @@ class Moved:
 async def ensure_table(lake: Lake, topics: Topics, topic: Topic) -> None:
     """Makes the topic's table if there is none yet, or finishes what another began: a pointer is no proof of a name.
     If the topic was deleted meanwhile, its table is put away again: the name may already belong to another. Whoever
-    crashed before that left a dead topic's table under the name; the next topic of that name puts it away."""
+    crashed before that left a dead topic's table under the name; the next topic of that name puts it away. A name
+    that is another living topic's, or an engine's, stays theirs, and ours goes by another."""
+    wanted = table_name(topic.name, topic.options.table_name)
     try:
-        await lake.catalog.create(topic.topic_id, topic.name, topic.partitions)
+        await lake.catalog.create(topic.topic_id, topic.name, topic.partitions, table=wanted)
     except Conflict:
-        if not await _put_away(lake, topics, topic.name):
-            raise
-        await lake.catalog.create(topic.topic_id, topic.name, topic.partitions)
+        if not await _put_away(lake, topics, wanted):
+            if topic.options.table_name:
+                raise
+            wanted = clashing_name(wanted, topic.topic_id)
+        await lake.catalog.create(topic.topic_id, topic.name, topic.partitions, table=wanted)
     if topic.topic_id not in await topics.by_ids([topic.topic_id]):
         await lake.catalog.detach(topic.topic_id)
         raise UnknownStream(f"topic {topic.name} was deleted while its table was made")
 
 
-async def _put_away(lake: Lake, topics: Topics, name: str) -> bool:
+async def _put_away(lake: Lake, topics: Topics, name: TableName) -> bool:
     """Detaches the table of that name if it belongs to a topic that is no more. A table is made only for a topic that
     is listed, and no id is ever listed again: one that the list lacks now is dead for good."""
     owner = await lake.catalog.owner(name)

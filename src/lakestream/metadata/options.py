@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from lakestream.errors import InvalidSetting
+from lakestream.metadata.topic_tables import check_alias
 
 T = TypeVar("T")
 
@@ -90,7 +91,7 @@ def topic_options(configs: Mapping[str, str]) -> TopicOptions:
         table_commit_interval_ms=get("lakestream.table.commit.interval.ms", _whole),
         table_freshness_ms=get("lakestream.table.freshness.ms", _limit),
         table_retention_ms=get("lakestream.table.retention.ms", _limit),
-        table_name=get("lakestream.table.name", str),
+        table_name=get("lakestream.table.name", check_alias),
     )
 
 

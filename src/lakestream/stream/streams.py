@@ -7,12 +7,14 @@ from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
+from lakestream.catalog.binding import check_alias
 from lakestream.catalog.port import TableViews
 from lakestream.errors import LakestreamError, StorageError, Unavailable
 from lakestream.metadata.brokers import Broker, Brokers
 from lakestream.metadata.counters import cluster_id, reserve_producer_ids
 from lakestream.metadata.head import Extent
 from lakestream.metadata.log import advance_log_start
+from lakestream.metadata.pointers import Pointers
 from lakestream.metadata.store import Store
 from lakestream.metadata.topics import Topic, Topics
 from lakestream.model import StreamPartition
@@ -126,6 +128,8 @@ class Streams:
             return producer_id, 0
 
     async def create_topic(self, name: str, partitions: int, configs: dict[str, str]) -> Topic:
+        """Raises `StreamExists`, `InvalidStream`, `InvalidSetting`."""
+        await check_alias(Pointers(self.store), self.topics, configs)
         return await self.topics.create(name, partitions, configs)
 
     async def delete_topic(self, topic_id: UUID) -> None:

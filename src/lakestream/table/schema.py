@@ -20,6 +20,8 @@ from pyiceberg.types import (
 )
 
 TOPIC_ID_PROPERTY: Final = "lakestream.topic-id"
+TOPIC_PROPERTY: Final = "lakestream.topic"
+"""The topic's name, for people: a table may go by another."""
 FRONTIER_PROPERTY: Final = "lakestream.frontier"
 DATA_FOLDER: Final = "_data"
 """Below a table's location. Delta's VACUUM passes folders by that begin so: it would delete what only Iceberg names."""

@@ -7,6 +7,8 @@ from unittest.mock import patch
 from uuid import UUID
 
 from lakestream.catalog.simulated import SimulatedTables
+from lakestream.metadata.names import TableName
+from lakestream.metadata.topic_tables import table_name
 from lakestream.model import StreamPartition
 from lakestream.stream import cache, fetch, tails, views
 from simulator.bugs.registry import bug
@@ -18,13 +20,15 @@ def name_instead_of_uuid() -> Iterator[None]:
     """Tables are found by the topic's name: one created again under an old name gets its predecessor's rows."""
     create, load, pointer, named = (getattr(SimulatedTables, name) for name in ("create", "load", "pointer", "named"))
 
-    async def create_once(self: SimulatedTables, topic_id: UUID, name: str, partitions: int) -> Any:
-        owner = await self.owner(name)
+    async def create_once(
+        self: SimulatedTables, topic_id: UUID, name: str, partitions: int, *, table: TableName | None = None
+    ) -> Any:
+        owner = await self.owner(table or table_name(name))
         return await (create(self, topic_id, name, partitions) if owner is None else load(self, owner))
 
     def by_name(real: Any) -> Any:
         async def find(self: SimulatedTables, topic_id: UUID) -> Any:
-            return await real(self, await self.owner(TOPIC) or topic_id)
+            return await real(self, await self.owner(table_name(TOPIC)) or topic_id)
 
         return find
 
