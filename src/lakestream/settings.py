@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from lakestream.errors import RequestError
-from lakestream.frontier.settings import PipelineSettings
+from lakestream.frontier.settings import FreshSettings, PipelineSettings
 from lakestream.kafka.settings import KafkaSettings
 from lakestream.stream.settings import StreamSettings
 
@@ -56,6 +56,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     stream: StreamSettings = StreamSettings()
     kafka: KafkaSettings = KafkaSettings()
     pipeline: PipelineSettings = PipelineSettings()
+    fresh: FreshSettings = FreshSettings()
 
     @property
     def bucket(self) -> str:

@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from lakestream.catalog.engines import EngineTables, NewTable
 from lakestream.errors import RequestError, Unavailable
+from lakestream.http.asked import as_asked, reads_by_time
 from lakestream.http.errors import OutcomeUnknown
 from lakestream.http.messages import (
     CommitTable,
@@ -145,9 +146,13 @@ class IcebergCatalog:
 
     async def load_table(self, request: Request) -> Response:
         name = _table(request)
+        asked_ms = self._tables.commits.runtime.clock.now_ms()
         told = await self._freshen(name) if self._freshen is not None else {}
         current = await self._tables.load(name)
-        return await self._answer(current.location, current.metadata, told)
+        metadata = current.metadata
+        if reads_by_time(request.headers.get("User-Agent", "")):
+            metadata = as_asked(metadata, asked_ms)
+        return await self._answer(current.location, metadata, told)
 
     async def commit_table(self, request: Request) -> Response:
         wanted = await _body(request, CommitTable)

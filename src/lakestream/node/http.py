@@ -10,8 +10,10 @@ from lakestream.catalog.engines import EngineTables
 from lakestream.errors import RequestError, Unavailable
 from lakestream.frontier.lag import TopicLag, read_lag
 from lakestream.http import create_app
+from lakestream.http.metrics import Metrics
 from lakestream.metadata.topics import Topics
 from lakestream.node.backends import open_backends
+from lakestream.node.fresh import open_freshener
 from lakestream.node.tables import open_catalog
 from lakestream.settings import Settings
 
@@ -21,14 +23,23 @@ STOP_GRACE_S = 3
 async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.Event) -> None:
     """Serves until `stop`. Raises if the server ends by itself."""
     place = settings.http
-    async with open_backends(settings) as backends, open_catalog(backends) as catalog:
+    async with (
+        open_backends(settings) as backends,
+        open_catalog(backends) as catalog,
+        open_freshener(settings.fresh, backends, catalog) as freshener,
+    ):
         topics = Topics(backends.store, backends.runtime)
 
         async def lag() -> list[TopicLag]:
             return await read_lag(backends.store, topics, backends.runtime.clock.now_ms())
 
         config = uvicorn.Config(
-            create_app(EngineTables(catalog.commits, backends.objects.url), lag=lag),
+            create_app(
+                EngineTables(catalog.commits, backends.objects.url),
+                metrics=Metrics(freshener.metrics),
+                freshen=freshener,
+                lag=lag,
+            ),
             log_config=None,
             access_log=False,
             lifespan="off",

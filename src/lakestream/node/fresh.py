@@ -1,0 +1,76 @@
+"""Fresh tables for the HTTP door: what was acked is committed in this process before an engine gets the table."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Final
+
+from lakestream.catalog.tables import PyIcebergTables
+from lakestream.errors import LakestreamError, UnknownTable
+from lakestream.frontier.fresh import Freshener, Freshness
+from lakestream.frontier.lake import Lake
+from lakestream.frontier.local import ThreadTiles
+from lakestream.frontier.settings import FreshSettings
+from lakestream.frontier.tile import TileOutcome
+from lakestream.frontier.writing import warm_up
+from lakestream.metadata.pointers import Pointers, TableName
+from lakestream.metadata.topics import Topics
+from lakestream.node.backends import Backends
+
+TOLD: Final = "lakestream.freshness"
+"""In the configuration that goes to an engine with a table which is not as fresh as its topic asks for."""
+
+
+class TableFreshener:
+    """What the catalog's door calls before it loads a table."""
+
+    def __init__(self, freshener: Freshener, pointers: Pointers) -> None:
+        self._freshener = freshener
+        self._pointers = pointers
+
+    async def __call__(self, name: TableName) -> Mapping[str, str]:
+        """Never raises `LakestreamError`."""
+        try:
+            try:
+                table_id = await self._pointers.resolve(name)
+            except UnknownTable:
+                await self._freshener.make_missing()
+                table_id = await self._pointers.resolve(name)
+        except LakestreamError:
+            # The load that follows meets the same, and says so.
+            return {}
+        told = await self._freshener.freshen(table_id)
+        return {} if told in (Freshness.FRESH, Freshness.OFF) else {TOLD: told.value}
+
+    def metrics(self) -> Mapping[str, float]:
+        return self._freshener.counts.metrics()
+
+
+@asynccontextmanager
+async def open_freshener(
+    settings: FreshSettings, backends: Backends, catalog: PyIcebergTables
+) -> AsyncIterator[TableFreshener]:
+    """Warms up beside the first requests: compiled code is loaded once."""
+    threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="fresh")
+    loop = asyncio.get_running_loop()
+
+    async def run_blocking(work: Callable[[], TileOutcome]) -> TileOutcome:
+        return await loop.run_in_executor(threads, work)
+
+    lake = Lake(
+        backends.store,
+        catalog,
+        backends.objects,
+        ThreadTiles(run_blocking, backends.runtime, parallelism=settings.threads),
+        backends.runtime,
+        settings.pipeline(),
+    )
+    freshener = Freshener(lake, Topics(backends.store, backends.runtime), settings)
+    warming = loop.run_in_executor(threads, warm_up)
+    try:
+        yield TableFreshener(freshener, catalog.commits.pointers)
+    finally:
+        await warming
+        await freshener.close()
+        threads.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,223 @@
+"""Records that were just acked, seen by real engines through the real HTTP door, without any pipeline."""
+
+import asyncio
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+import uvloop
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from duckdb_extensions import import_extension
+from pyiceberg.catalog.rest import RestCatalog
+from support.embedded import Embedded, embedded
+from support.processes import HOST, free_ports
+
+from lakestream.node.http import run_http
+from lakestream.settings import load
+
+DEADLINE_S = 20.0
+"""How long a busy machine may take; what is promised is measured by the benchmark."""
+_names = count()
+
+
+@contextmanager
+def http_door(data: Path, **overrides: Any) -> Iterator[str]:
+    """The address of a door on this data directory."""
+    port, loop = free_ports(1), uvloop.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    settings = load(None, {}, {"data_dir": str(data), "http.port": port} | overrides)
+    ready, stop = threading.Event(), asyncio.Event()
+    running = asyncio.run_coroutine_threadsafe(run_http(settings, ready.set, stop), loop)
+    try:
+        while not ready.wait(0.05):
+            if running.done():
+                running.result()
+        yield f"http://{HOST}:{port}"
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        running.result(30)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fresh")
+
+
+@pytest.fixture(scope="module")
+def broker(data: Path) -> Iterator[Embedded]:
+    with embedded(data) as brokers:
+        yield brokers
+
+
+@pytest.fixture(scope="module")
+def door(data: Path, broker: Embedded) -> Iterator[str]:
+    with http_door(data) as address:
+        yield address
+
+
+@pytest.fixture
+def topic(broker: Embedded) -> str:
+    return make_topic(broker, {})
+
+
+def make_topic(broker: Embedded, config: dict[str, str]) -> str:
+    name = f"orders_{next(_names)}"
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(name, 3, 1, config=config)])[name].result(30)
+    return name
+
+
+def ack(broker: Embedded, topic: str, *values: bytes) -> None:
+    """Returns when all are acked; value n goes to partition n modulo 3."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
+    for number, value in enumerate(values):
+        producer.produce(topic, value, partition=number % 3)
+    assert producer.flush(30) == 0
+
+
+def until_seen(look: Callable[[], list[bytes]], expected: list[bytes]) -> float:
+    """Seconds until an engine that polls sees exactly these."""
+    started = time.monotonic()
+    while True:
+        found = sorted(look())
+        if found == sorted(expected):
+            return time.monotonic() - started
+        assert set(found) <= set(expected)
+        assert len(found) == len(set(found))
+        assert time.monotonic() - started < DEADLINE_S, found
+        time.sleep(0.02)
+
+
+@contextmanager
+def duck(door: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    connection = duckdb.connect()
+    for extension in ("avro", "httpfs", "iceberg"):
+        import_extension(extension)
+        connection.load_extension(extension)
+    connection.execute(f"ATTACH '' AS lake (TYPE iceberg, ENDPOINT '{door}/iceberg', AUTHORIZATION_TYPE 'none')")
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def metrics(door: str) -> dict[str, float]:
+    with urllib.request.urlopen(f"{door}/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
+
+
+def test_pyiceberg_sees_what_was_just_acked(broker: Embedded, door: str, topic: str) -> None:
+    catalog = RestCatalog("lake", uri=f"{door}/iceberg")
+
+    def look() -> list[bytes]:
+        return catalog.load_table(f"default.{topic}").scan().to_arrow()["_value"].to_pylist()  # type: ignore[no-any-return]
+
+    assert look() == []
+    for number in range(1, 4):
+        values = [b"%d" % each for each in range(number * 4)]
+        ack(broker, topic, *values[-4:])
+        until_seen(look, values)
+    files = [task.file for task in catalog.load_table(f"default.{topic}").scan().plan_files()]
+    assert {file.spec_id for file in files} == {0}
+    catalog.close()
+
+
+def test_duckdb_sees_what_was_just_acked(broker: Embedded, door: str, topic: str) -> None:
+    """With one connection, which never asks for anything to be reloaded."""
+    ack(broker, topic, b"a", b"b", b"c", b"d")
+    with duck(door) as connection:
+
+        def look() -> list[bytes]:
+            return [row[0] for row in connection.execute(f"SELECT _value FROM lake.default.{topic}").fetchall()]
+
+        until_seen(look, [b"a", b"b", b"c", b"d"])
+        ack(broker, topic, b"e")
+        until_seen(look, [b"a", b"b", b"c", b"d", b"e"])
+
+
+def test_duckdb_inside_a_transaction_keeps_the_table_it_began_with(broker: Embedded, door: str) -> None:
+    topic = make_topic(broker, {"lakestream.table.freshness.ms": "0"})
+    ack(broker, topic, b"a")
+    with duck(door) as connection:
+        select = f"SELECT count(*) FROM lake.default.{topic}"
+        connection.execute("BEGIN")
+        assert connection.execute(select).fetchall() == [(1,)]
+        ack(broker, topic, b"b")
+        time.sleep(1.1)
+        assert connection.execute(select).fetchall() == [(1,)]
+        connection.execute("COMMIT")
+        assert connection.execute(select).fetchall() == [(2,)]
+
+
+@pytest.mark.spark
+def test_spark_sees_what_was_just_acked(broker: Embedded, door: str, topic: str, spark: Any) -> None:
+    """A catalog without a cache sees it; one with its default cache shows that it has to be off."""
+    for name, cached in (("fresh", "false"), ("cached", "true")):
+        spark.conf.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
+        spark.conf.set(f"spark.sql.catalog.{name}.type", "rest")
+        spark.conf.set(f"spark.sql.catalog.{name}.uri", f"{door}/iceberg")
+        spark.conf.set(f"spark.sql.catalog.{name}.cache-enabled", cached)
+
+    def look(name: str) -> list[bytes]:
+        return [bytes(row[0]) for row in spark.sql(f"SELECT _value FROM {name}.default.{topic}").collect()]
+
+    ack(broker, topic, b"a", b"b")
+    until_seen(lambda: look("fresh"), [b"a", b"b"])
+    assert sorted(look("cached")) == [b"a", b"b"]
+    ack(broker, topic, b"c")
+    until_seen(lambda: look("fresh"), [b"a", b"b", b"c"])
+    assert sorted(look("cached")) == [b"a", b"b"]
+    spark.sql(f"REFRESH TABLE cached.default.{topic}")
+    until_seen(lambda: look("cached"), [b"a", b"b", b"c"])
+
+
+def test_a_topic_may_do_without(broker: Embedded, door: str) -> None:
+    topic = make_topic(broker, {"lakestream.table.freshness.ms": "-1"})
+    ack(broker, topic, b"a")
+    catalog = RestCatalog("lake", uri=f"{door}/iceberg")
+    assert catalog.load_table(f"default.{topic}").scan().to_arrow().num_rows == 0
+    catalog.close()
+
+
+def test_metrics_tell_what_it_took(broker: Embedded, door: str, topic: str) -> None:
+    before = metrics(door)
+    ack(broker, topic, b"a", b"b")
+    catalog = RestCatalog("lake", uri=f"{door}/iceberg")
+    for _ in range(2):
+        catalog.load_table(f"default.{topic}")
+    catalog.close()
+    after = metrics(door)
+    gained = {name: after[name] - before[name] for name in before if name.startswith("lakestream_fresh_")}
+    assert (gained["lakestream_fresh_loads_total"], gained["lakestream_fresh_records_total"]) == (2, 2)
+    assert gained["lakestream_fresh_commits_total"] == 1
+    assert gained["lakestream_fresh_fresh_total"] == 2
+
+
+def test_damage_is_told_and_the_table_is_answered_all_the_same(tmp_path: Path) -> None:
+    with embedded(tmp_path) as broker, http_door(tmp_path) as door:
+        topic = make_topic(broker, {"lakestream.table.freshness.ms": "0"})
+        catalog = RestCatalog("lake", uri=f"{door}/iceberg")
+        ack(broker, topic, b"a")
+        assert catalog.load_table(f"default.{topic}").scan().to_arrow().num_rows == 1
+        before = set((tmp_path / "bucket" / "wal").rglob("*.wal"))
+        ack(broker, topic, b"b")
+        for path in set((tmp_path / "bucket" / "wal").rglob("*.wal")) - before:
+            path.write_bytes(bytes(path.stat().st_size))
+        table = catalog.load_table(f"default.{topic}")
+        assert table.scan().to_arrow().num_rows == 1
+        assert table.config["lakestream.freshness"] == "failed"
+        assert metrics(door)["lakestream_fresh_failed_total"] == 1
+        catalog.close()
