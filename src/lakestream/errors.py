@@ -17,6 +17,7 @@ LakestreamError
 │   ├── ProducerFenced        a newer epoch of this producer exists
 │   ├── UnknownTable          the catalog has no table of that name
 │   ├── UnknownView           the catalog has no view of that name
+│   ├── InvalidView           a definition of a view that cannot be
 │   ├── TableExists           a table or view of that name is there already
 │   ├── UnknownNamespace      the catalog has no such namespace
 │   ├── NamespaceExists       that namespace is there already
@@ -84,6 +85,9 @@ class UnknownTable(RequestError): ...
 
 
 class UnknownView(RequestError): ...
+
+
+class InvalidView(RequestError): ...
 
 
 class TableExists(RequestError): ...

@@ -14,7 +14,7 @@ SCHEMA = {
     "schema-id": 0,
     "fields": [{"id": 1, "name": "n", "type": "long", "required": False}],
 }
-V3_TABLE = {"name": "v3", "schema": SCHEMA, "properties": {"format-version": "3"}}
+V9_TABLE = {"name": "v9", "schema": SCHEMA, "properties": {"format-version": "9"}}
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +160,7 @@ def test_a_staged_table_is_made_by_its_commit(http: httpx.Client) -> None:
         ("/namespaces", b'{"namespace": ["a\\u001eb"]}'),
         ("/namespaces/five/tables", b'{"name": "t"}'),
         ("/namespaces/five/tables", b'{"name": "t", "schema": {"type": "struct", "fields": [{"id": 1}]}}'),
-        ("/namespaces/five/tables", json.dumps(V3_TABLE).encode()),
+        ("/namespaces/five/tables", json.dumps(V9_TABLE).encode()),
         ("/namespaces/five/tables/t", b'{"updates": [{"action": "explode"}]}'),
         ("/namespaces/five/tables/t", b'{"updates": [{"action": "set-statistics"}]}'),
         ("/namespaces/five/tables/t", b'{"updates": [{"action": "set-current-schema", "schema-id": 99}]}'),

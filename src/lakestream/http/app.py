@@ -18,9 +18,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lakestream.catalog.engines import EngineTables
 from lakestream.errors import LakestreamError
 from lakestream.http.errors import on_http_error, on_invalid_request, on_lakestream_error, on_unexpected_error
-from lakestream.http.iceberg import Freshen, IcebergCatalog
+from lakestream.http.iceberg import IcebergCatalog
 from lakestream.http.lag import ReadLag, as_gauges, as_json
 from lakestream.http.metrics import CONTENT_TYPE, Metrics
+from lakestream.http.tables import Freshen
 
 _log = logging.getLogger(__name__)
 
@@ -31,12 +32,13 @@ def create_app(
     tables: EngineTables,
     *,
     table_config: Mapping[str, str] = MappingProxyType({}),
+    credentials: Mapping[str, str] = MappingProxyType({}),
     metrics: Metrics | None = None,
     freshen: Freshen | None = None,
     lag: ReadLag | None = None,
 ) -> ASGIApp:
-    """`tables` stays the caller's to close. `table_config` goes to engines with each table; `freshen` runs before each
-    load of one; `lag` tells how far tables are behind."""
+    """`tables` stays the caller's to close. `table_config` goes to engines with each table, `credentials` to those who
+    ask for them; `freshen` runs before each load of a table; `lag` tells how far tables are behind."""
     measured = metrics or Metrics()
 
     async def health(_request: Request) -> Response:
@@ -64,7 +66,7 @@ def create_app(
             Route("/health", health, methods=["GET"]),
             Route("/metrics", show_metrics, methods=["GET"]),
             Route("/lag", show_lag, methods=["GET"]),
-            Mount("/iceberg", routes=IcebergCatalog(tables, table_config, freshen).routes()),
+            Mount("/iceberg", routes=IcebergCatalog(tables, table_config, credentials, freshen).routes()),
         ],
         exception_handlers={
             LakestreamError: on_lakestream_error,

@@ -7,9 +7,11 @@ from starlette.responses import JSONResponse, Response
 
 from lakestream.errors import (
     Conflict,
+    InvalidView,
     LakestreamError,
     NamespaceExists,
     NamespaceNotEmpty,
+    ObjectMissing,
     RequestError,
     RetryableError,
     TableExists,
@@ -17,18 +19,22 @@ from lakestream.errors import (
     Unavailable,
     UnknownNamespace,
     UnknownTable,
+    UnknownView,
 )
 
 _KINDS: tuple[tuple[type[LakestreamError], int, str], ...] = (
     (UnknownTable, 404, "NoSuchTableException"),
+    (UnknownView, 404, "NoSuchViewException"),
     (UnknownNamespace, 404, "NoSuchNamespaceException"),
     (TableExists, 409, "AlreadyExistsException"),
     (NamespaceExists, 409, "AlreadyExistsException"),
     (NamespaceNotEmpty, 409, "NamespaceNotEmptyException"),
     (TableRefused, 403, "ForbiddenException"),
     (Conflict, 409, "CommitFailedException"),
+    (InvalidView, 400, "IllegalArgumentException"),
     (RequestError, 400, "BadRequestException"),
     (RetryableError, 503, "ServiceUnavailableException"),
+    (ObjectMissing, 404, "NotFoundException"),
     (LakestreamError, 500, "InternalServerError"),
 )
 

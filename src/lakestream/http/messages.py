@@ -1,12 +1,16 @@
 """Requests of the Iceberg REST protocol that PyIceberg has no model for, or only the client's half."""
 
-from typing import Annotated
+from typing import Annotated, Literal
+from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.view.metadata import ViewVersion
+
+from lakestream.catalog.view_changes import ViewUpdate
 
 
 class Message(BaseModel):
@@ -43,6 +47,43 @@ class CommitTable(Message):
     updates: list[TableUpdate] = []
 
 
-class RenameTable(Message):
+class CommitOneOfMany(CommitTable):
+    identifier: Identifier
+
+
+class CommitTransaction(Message):
+    table_changes: Annotated[list[CommitOneOfMany], Field(alias="table-changes", min_length=1)]
+
+
+class Rename(Message):
     source: Identifier
     destination: Identifier
+
+
+class RegisterTable(Message):
+    name: str
+    metadata_location: Annotated[str, Field(alias="metadata-location")]
+    overwrite: bool = False
+
+
+class RegisterView(Message):
+    name: str
+    metadata_location: Annotated[str, Field(alias="metadata-location")]
+
+
+class CreateView(Message):
+    name: str
+    location: str | None = None
+    view_schema: Annotated[Schema, Field(alias="schema")]
+    view_version: Annotated[ViewVersion, Field(alias="view-version")]
+    properties: dict[str, str] = {}
+
+
+class AssertViewUuid(Message):
+    type: Literal["assert-view-uuid"]
+    uuid: UUID
+
+
+class CommitView(Message):
+    requirements: list[AssertViewUuid] = []
+    updates: list[ViewUpdate] = []

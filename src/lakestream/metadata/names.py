@@ -82,10 +82,10 @@ class Names:
     async def range(self, start: str, end: str) -> list[Entry]:
         return await self._store.range(SHARD, start, end)
 
-    async def write(self, checks: dict[str, int], puts: dict[str, bytes], deletes: Sequence[str] = ()) -> bool:
-        """Whether every check held; if not, nothing has changed."""
+    async def write(self, checks: dict[str, int], puts: dict[str, bytes], deletes: Sequence[str] = ()) -> int | None:
+        """The version of what was put, never 0. None: a check did not hold, and nothing has changed."""
         [outcome] = await self._store.transact([Transaction(SHARD, checks, puts, deletes)])
-        return isinstance(outcome, Applied)
+        return outcome.version if isinstance(outcome, Applied) else None
 
     async def namespace(self, namespace: Namespace) -> tuple[Entry, dict[str, str]]:
         """Its row and its properties. Raises `UnknownNamespace`."""

@@ -57,8 +57,8 @@ class Views:
         taken, present = await self._names.read(table_key(name), view_key(name))
         _check_free(name, taken, present)
 
-    async def create(self, name: TableName, pointer: ViewPointer) -> None:
-        """Raises `TableExists` if a view or a table has the name, `UnknownNamespace`."""
+    async def create(self, name: TableName, pointer: ViewPointer) -> int:
+        """The row's version. Raises `TableExists` if a view or a table has the name, `UnknownNamespace`."""
         check_names((*name.namespace, name.name))
         space_key, key = namespace_key(name.namespace), view_key(name)
         for _ in range(ATTEMPTS):
@@ -66,18 +66,21 @@ class Views:
             _check_free(name, taken, present)
             if space is None:
                 raise missing(name.namespace)
-            if await self._names.write(
+            version = await self._names.write(
                 {space_key: space.version, table_key(name): ABSENT, key: ABSENT},
                 {space_key: space.value, key: encode(key, pointer)},
-            ):
-                return
+            )
+            if version is not None:
+                return version
         raise Unavailable(f"view {name} could not be made: {_BUSY}")
 
-    async def swing(self, name: TableName, version: int, pointer: ViewPointer) -> None:
-        """Replaces the row if it still has this version, else raises `Conflict` and changes nothing."""
+    async def swing(self, name: TableName, version: int, pointer: ViewPointer) -> int:
+        """Replaces the row if it still has this version; the new one. Else raises `Conflict` and changes nothing."""
         key = view_key(name)
-        if not await self._names.write({key: version}, {key: encode(key, pointer)}):
+        swung = await self._names.write({key: version}, {key: encode(key, pointer)})
+        if swung is None:
             raise Conflict(f"Cannot commit: view {name} was changed by somebody else, load it again")
+        return swung
 
     async def rename(self, name: TableName, to: TableName) -> None:
         """Raises `UnknownView`, `TableExists`, `UnknownNamespace`."""

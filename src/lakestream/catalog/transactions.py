@@ -1,0 +1,54 @@
+"""Commits of outside engines to several tables at once: all of them or none (`metadata.moves` says how)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
+
+from lakestream.catalog.commit import Current, Staged
+from lakestream.catalog.engines import EngineTables, prepared
+from lakestream.errors import LakestreamError, RequestError, Unavailable
+from lakestream.metadata.pointers import Move, TableName
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """One table's part of a commit."""
+
+    name: TableName
+    requirements: Sequence[TableRequirement]
+    updates: Sequence[TableUpdate]
+
+
+async def commit_all(tables: EngineTables, changes: Sequence[TableChange]) -> None:
+    """One attempt on the tables' present states. A table of a living topic keeps its rules. Raises as a commit of one
+    table does; then nothing has changed, unless it is `Unavailable`: then the outcome is unknown, yet all or none."""
+    _check(changes)
+    commits = tables.commits
+    staged: list[tuple[Current, Staged]] = []
+    try:
+        for change in changes:
+            current = await tables.load(change.name)
+            made = await commits.stage(current, prepared(current, change.requirements, change.updates), outside=True)
+            # A table that only has to be as required is moved to where it is, so that it cannot change meanwhile.
+            staged.append((current, made or Staged(current.metadata, current.location, [])))
+        moves = [Move(current.table_id, current.row.version, made.location) for current, made in staged]
+        await commits.pointers.swing_all(commits.runtime.new_id(), moves, commits.runtime.clock.now_ms())
+    except Unavailable:
+        raise
+    except LakestreamError:
+        written = [path for _current, made in staged for path in made.written]
+        await commits.run(lambda: commits.files.delete(written))
+        raise
+    for current, made in staged:
+        await commits.clean(current, made, outside=True)
+
+
+def _check(changes: Sequence[TableChange]) -> None:
+    names = [change.name for change in changes]
+    twice = sorted({str(name) for name in names if names.count(name) > 1})
+    if twice:
+        raise RequestError(f"a commit names each table once: {', '.join(twice)} is in it more than once")
+    for change in changes:
+        if any(isinstance(requirement, AssertCreate) for requirement in change.requirements):
+            raise RequestError(f"a table cannot be created by a commit to several tables: create {change.name} first")
