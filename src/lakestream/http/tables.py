@@ -17,7 +17,6 @@ from lakestream.catalog.files import metadata_json
 from lakestream.catalog.transactions import TableChange, commit_all
 from lakestream.errors import RequestError, Unavailable
 from lakestream.http.asked import as_asked, reads_by_time
-from lakestream.http.asked import as_asked, reads_by_time
 from lakestream.http.errors import OutcomeUnknown
 from lakestream.http.messages import CommitTable, CommitTransaction, CreateTable, RegisterTable, Rename
 from lakestream.http.requests import body_of, name_of, named, namespace_of, page_of, read
@@ -113,7 +112,6 @@ class TableRoutes:
         snapshots = request.query_params.get("snapshots", "all")
         if snapshots not in ("all", "refs"):
             raise RequestError(f"snapshots can be all or refs, not {snapshots!r}")
-        asked_ms = self._tables.commits.runtime.clock.now_ms()
         asked_ms = self._tables.commits.runtime.clock.now_ms()
         told = await self._freshen(name) if self._freshen is not None else {}
         current = await self._tables.load(name)
