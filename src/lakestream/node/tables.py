@@ -1,6 +1,7 @@
 """Tables: PyIceberg and Arrow. Importing this costs as much as all else in a broker, which leaves it to `late`."""
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from lakestream.catalog.tables import PyIcebergTables
@@ -9,7 +10,23 @@ from lakestream.table.history import HistoryReader
 
 
 def make_catalog(backends: Backends) -> PyIcebergTables:
-    return PyIcebergTables(backends.store, backends.objects.url, backends.runtime)
+    properties = io_properties(os.environ)
+    return PyIcebergTables(backends.store, backends.objects.url, backends.runtime, io_properties=properties)
+
+
+def io_properties(environment: Mapping[str, str]) -> dict[str, str]:
+    """What PyIceberg has to be told of S3, which our own store takes from the environment: both then use one."""
+    names = {
+        "s3.endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+        "s3.access-key-id": ("AWS_ACCESS_KEY_ID",),
+        "s3.secret-access-key": ("AWS_SECRET_ACCESS_KEY",),
+        "s3.session-token": ("AWS_SESSION_TOKEN",),
+        "s3.region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+    }
+    found = {
+        name: next((environment[each] for each in given if environment.get(each)), "") for name, given in names.items()
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def make_history(backends: Backends, cache_bytes: int) -> HistoryReader:
