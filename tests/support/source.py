@@ -37,6 +37,10 @@ class Node:
     loop: asyncio.AbstractEventLoop
 
     @property
+    def topics(self) -> Topics:
+        return Topics(self.backends.store, self.backends.runtime)
+
+    @property
     def options(self) -> dict[str, str]:
         return {"kafka.bootstrap.servers": self.bootstrap, "uri": self.uri}
 
@@ -71,7 +75,7 @@ class Node:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(120)
 
     async def _move(self) -> int:
-        worker = Worker(self.lake, Topics(self.backends.store, self.backends.runtime), name="t", respect_leases=False)
+        worker = Worker(self.lake, self.topics, name="t", respect_leases=False)
         tick = await worker.tick()
         assert tick.failures == ()
         return tick.record_count

@@ -1,6 +1,6 @@
 """The format "lakestream" as Spark's Python data source API knows it."""
 
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
@@ -12,8 +12,6 @@ from lakestream.pipeline.source.reading import TopicReader
 from lakestream.pipeline.source.schema import SPARK_SCHEMA
 from lakestream.pipeline.source.streaming import TopicStream
 from lakestream.pipeline.source.writing import TopicStreamWriter, TopicWriter
-
-_PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
 class LakestreamSource(DataSource):
@@ -44,7 +42,6 @@ class LakestreamSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Makes the format known to a session, with filters pushed down, without which Spark refuses sources that can."""
-    spark.conf.set(_PUSH_DOWN, "true")
+    """Makes the format known to a session."""
     registry: Any = spark.dataSource
     registry.register(LakestreamSource)

@@ -1,26 +1,36 @@
-"""What Spark's filters say about where rows are. Only used to leave out what cannot match: Spark filters again."""
+"""The option `filter`: a condition on rows that is applied where they are read, and before that to what is read at all.
 
-from collections.abc import Iterable, Mapping
+Spark's own push-down is left alone on purpose. Spark 4.1 keeps the plan that a filter made with the data source, not
+with the scan: the next query on the same DataFrame, or the other side of a self-join, gets that plan and misses rows.
+"""
+
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from functools import lru_cache
+from typing import Final
 
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    LessThan,
-    LessThanOrEqual,
+import pyarrow as pa
+from pyiceberg.expressions import (
+    And,
+    BooleanExpression,
+    BoundEqualTo,
+    BoundGreaterThan,
+    BoundGreaterThanOrEqual,
+    BoundIn,
+    BoundLessThan,
+    BoundLessThanOrEqual,
+    BoundLiteralPredicate,
 )
+from pyiceberg.expressions.parser import parse
+from pyiceberg.expressions.visitors import bind, extract_field_ids
+from pyiceberg.io.pyarrow import expression_to_pyarrow
+from pyparsing import ParseException
 
+from lakestream.errors import RequestError
 from lakestream.pipeline.source.ranges import Ranges
+from lakestream.table.schema import RAW_SCHEMA
 
 _MOST: Final = 2**63 - 1
-_EPOCH: Final = datetime.fromtimestamp(0, UTC)
-_MILLISECOND: Final = timedelta(milliseconds=1)
+_US_PER_MS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +40,8 @@ class Interval:
     low: int = 0
     high: int = _MOST
 
-    def within(self, low: int, high: int) -> "Interval":
-        return Interval(max(self.low, low), min(self.high, high))
+    def within(self, other: "Interval") -> "Interval":
+        return Interval(max(self.low, other.low), min(self.high, other.high))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +50,12 @@ class Bounds:
 
     partition: Interval = Interval()
     offset: Interval = Interval()
-    timestamp_ms: Interval = Interval()
+    timestamp_us: Interval = Interval()
 
     @property
     def oldest_ms(self) -> int | None:
         """None: time does not matter."""
-        return self.timestamp_ms.low or None
+        return self.timestamp_us.low // _US_PER_MS or None
 
     def clip(self, ranges: Ranges) -> Ranges:
         inside = {
@@ -58,54 +68,69 @@ class Bounds:
         return Ranges.between(starts, ends)
 
 
-_FIELDS: Final[Mapping[tuple[str, ...], str]] = {
-    ("_stream_partition",): "partition",
-    ("_offset",): "offset",
-    ("_timestamp",): "timestamp_ms",
-}
+_PLACES: Final = {"_stream_partition": "partition", "_offset": "offset", "_timestamp": "timestamp_us"}
 
 
-def bounds_of(filters: Iterable[Filter]) -> Bounds:
-    """Of all filters together; those that say nothing of a row's place are passed over."""
-    bounds = Bounds()
-    for filter in filters:
-        found = _interval(filter)
-        name = _FIELDS.get(getattr(filter, "attribute", ()))
-        if found is not None and name is not None:
-            bounds = replace(bounds, **{name: getattr(bounds, name).within(*found)})
-    return bounds
+class RowFilter:
+    """A condition in Iceberg's filter language; None lets every row pass. `RequestError` if it makes no sense."""
+
+    def __init__(self, text: str | None) -> None:
+        self._text = text
+        self.bounds = Bounds() if text is None else _bounds(_bound(text), Bounds())
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those it looks at."""
+        if self._text is None:
+            return ()
+        return tuple(
+            RAW_SCHEMA.find_column_name(field) or "" for field in sorted(extract_field_ids(_bound(self._text)))
+        )
+
+    def keep(self, table: pa.Table) -> pa.Table:
+        """The rows that match."""
+        return table if self._text is None else table.filter(expression_to_pyarrow(_bound(self._text)))
 
 
-def _interval(filter: Filter) -> tuple[int, int] | None:
-    if isinstance(filter, In):
-        values = [_number(value) for value in filter.value]
-        numbers = [value for value in values if value is not None]
-        return (min(numbers), max(numbers)) if numbers and len(numbers) == len(values) else None
-    number = _number(getattr(filter, "value", None))
-    if number is None:
-        return None
-    # Times are rounded down to milliseconds, so both ends stay inclusive for them.
-    exact = isinstance(getattr(filter, "value", None), int)
-    match filter:
-        case EqualTo() | EqualNullSafe():
-            return number, number
-        case GreaterThan():
-            return number + exact, _MOST
-        case GreaterThanOrEqual():
-            return number, _MOST
-        case LessThan():
-            return 0, number - exact
-        case LessThanOrEqual():
-            return 0, number
-    return None
+@lru_cache(maxsize=16)
+def _bound(text: str) -> BooleanExpression:
+    try:
+        return bind(RAW_SCHEMA, parse(text), case_sensitive=True)
+    except ParseException as error:
+        raise RequestError(
+            f"the filter {text!r} is not understood at character {error.loc}: write it as _offset >= 5 and "
+            "_timestamp < '2026-01-31T12:00:00+00:00'"
+        ) from error
+    except (ValueError, TypeError) as error:
+        raise RequestError(f"the filter {text!r} does not fit the columns of a stream: {error}") from error
 
 
-def _number(value: Any) -> int | None:
-    """None: it is not a number or a moment."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return value
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        return (value - _EPOCH) // _MILLISECOND
-    return None
+def _bounds(condition: BooleanExpression, bounds: Bounds) -> Bounds:
+    """Narrowed by what must hold for every row: conditions joined by `and`, on the columns that tell a place."""
+    if isinstance(condition, And):
+        return _bounds(condition.right, _bounds(condition.left, bounds))
+    if not isinstance(condition, BoundIn | BoundLiteralPredicate):
+        return bounds
+    name = _PLACES.get(condition.term.ref().field.name)
+    if name is None:
+        return bounds
+    return replace(bounds, **{name: getattr(bounds, name).within(_interval(condition))})
+
+
+def _interval(condition: "BoundIn | BoundLiteralPredicate") -> Interval:
+    if isinstance(condition, BoundIn):
+        values = [int(literal.value) for literal in condition.literals]
+        return Interval(min(values), max(values))
+    value = int(condition.literal.value)
+    match condition:
+        case BoundEqualTo():
+            return Interval(value, value)
+        case BoundGreaterThan():
+            return Interval(low=value + 1)
+        case BoundGreaterThanOrEqual():
+            return Interval(low=value)
+        case BoundLessThan():
+            return Interval(high=value - 1)
+        case BoundLessThanOrEqual():
+            return Interval(high=value)
+    return Interval()

@@ -30,6 +30,10 @@ _KNOWN: Final = frozenset(
         "maxrecordsperpartition",
         "maxbytesperpartition",
         "failondataloss",
+        "filter",
+        # Spark's own, which it hands on.
+        "checkpointlocation",
+        "queryname",
     }
 )
 
@@ -59,6 +63,7 @@ class Options:
     max_records_per_partition: int = 250_000
     max_bytes_per_partition: int = 128 * MIB
     fail_on_data_loss: bool = True
+    filter: str | None = None
 
 
 def parse(given: Mapping[str, str]) -> Options:
@@ -88,6 +93,7 @@ def parse(given: Mapping[str, str]) -> Options:
         max_records_per_partition=_number(plain, "maxrecordsperpartition", least=1) or 250_000,
         max_bytes_per_partition=_number(plain, "maxbytesperpartition", least=1) or 128 * MIB,
         fail_on_data_loss=_flag(plain, "failondataloss", default=True),
+        filter=plain.get("filter"),
     )
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from lakestream.errors import RequestError
-from lakestream.pipeline.source.filters import Bounds, bounds_of
+from lakestream.pipeline.source.filters import RowFilter
 from lakestream.pipeline.source.history import read_history
 from lakestream.pipeline.source.log import Log, LogClient
 from lakestream.pipeline.source.options import EARLIEST, LATEST, Options, Position
@@ -29,19 +29,20 @@ BATCH_ROWS = 65_536
 """Rows that Spark's JVM holds at once."""
 
 
-def read_task(task: InputPartition | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read_task(task: InputPartition | None, columns: Sequence[str], rows: RowFilter) -> Iterator[pa.RecordBatch]:
     """The rows of a task, in an executor. None is what Spark makes of a plan without tasks."""
     match task:
         case HistoryTask():
+            wanted = (*columns, *rows.columns)
             tables = read_history(
-                task.location, task.files, task.deletes, task.ranges, columns, oldest_ms=task.oldest_ms
+                task.location, task.files, task.deletes, task.ranges, wanted, oldest_ms=task.oldest_ms
             )
         case TailTask():
             tables = read_tail(task.topic_id, task.ranges, task.brokers)
         case _:
             return
     for table in tables:
-        yield from table.select(columns).to_batches(max_chunksize=BATCH_ROWS)
+        yield from rows.keep(table).select(columns).to_batches(max_chunksize=BATCH_ROWS)
 
 
 class TopicReader(DataSourceReader):
@@ -56,11 +57,7 @@ class TopicReader(DataSourceReader):
             raise RequestError("a snapshot ends where its frontier is: leave endingOffsets and endingTimestamp out")
         self._options = options
         self._columns = wanted_columns(schema)
-        self._bounds = Bounds()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
-        self._bounds = bounds_of(filters)
-        return iter(filters)
+        self._filter = RowFilter(options.filter)
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
@@ -68,9 +65,10 @@ class TopicReader(DataSourceReader):
         view = ViewClient(options.table, options.catalog).load(options.snapshot_id)
         log = logs.look()
         check_same_topic(view, log, options.table)
-        wanted = self._bounds.clip(self._wanted(view, log, logs))
+        bounds = self._filter.bounds
+        wanted = bounds.clip(self._wanted(view, log, logs))
         below, above = wanted.cut(view.frontier)
-        oldest_ms = self._bounds.oldest_ms
+        oldest_ms = bounds.oldest_ms
         if above and oldest_ms is not None:
             first = logs.first_at(log, oldest_ms, above.by_partition)
             above = Ranges.between(
@@ -78,10 +76,10 @@ class TopicReader(DataSourceReader):
                 {partition: end for partition, _, end in above},
             )
         above = readable(above, log, fail_on_data_loss=options.fail_on_data_loss)
-        return [*history_tasks(view, below, self._bounds, options), *tail_tasks(log, above, options)]
+        return [*history_tasks(view, below, bounds, options), *tail_tasks(log, above, options)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        return read_task(partition, self._columns)
+        return read_task(partition, self._columns, self._filter)
 
     def _wanted(self, view: TableView, log: Log, logs: LogClient) -> Ranges:
         start, end = self._options.starting or Position(EARLIEST), self._options.ending or Position(LATEST)

@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from lakestream.errors import RequestError, UnknownStream
-from lakestream.pipeline.source.filters import Bounds
+from lakestream.errors import OffsetOutOfRange, RequestError, UnknownStream
+from lakestream.pipeline.source.filters import RowFilter
 from lakestream.pipeline.source.log import Log, LogClient
 from lakestream.pipeline.source.options import LATEST, Options, Position
 from lakestream.pipeline.source.plan import check_same_topic, history_tasks, lost, readable, resolve, tail_tasks
@@ -52,33 +52,21 @@ class TopicStream(DataSourceStreamReader):
             raise RequestError("endingOffsets, endingTimestamp and snapshotId are for spark.read: a stream has no end")
         self._options = options
         self._columns = wanted_columns(schema)
+        self._filter = RowFilter(options.filter)
         self._logs: LogClient | None = None
         self._views: ViewClient | None = None
         self._planned: tuple[UUID, dict[int, int]] | None = None
 
     def initialOffset(self) -> Offset:
-        """Earliest is where the log starts: what retention has hidden from consumers is not read without being asked
-        for by its offset."""
-        log = self._look()
-        start = self._options.starting or Position(LATEST)
-        first = {} if start.timestamp_ms is None else self._log_client().first_at(log, start.timestamp_ms, log.ends)
-        offsets = resolve(start, log, first)
-        explicit = start.by_partition
-        offsets = {
-            partition: offset if explicit.get(partition, -1) >= 0 else max(offset, log.starts[partition])
-            for partition, offset in offsets.items()
-        }
-        self._planned = log.topic_id, offsets
-        return to_offset(log.topic_id, offsets)
+        return to_offset(*(self._planned or self._begin(self._look())))
 
     def latestOffset(self) -> Offset:
-        """Spark does not say where the checkpoint is before the first batch of a restarted query, so that one is not
-        limited."""
+        """Where the query is has been told by then, by `partitions` of what it has done, unless it is new: then it
+        begins in the very log that is looked at here."""
         log = self._look()
-        ends: Mapping[int, int] = log.ends
-        if self._planned is not None and self._options.max_offsets_per_trigger is not None:
-            ends = limit(self._planned[1], ends, self._options.max_offsets_per_trigger)
-        return to_offset(log.topic_id, ends)
+        _, starts = self._planned or self._begin(log)
+        most = self._options.max_offsets_per_trigger
+        return to_offset(log.topic_id, log.ends if most is None else limit(starts, log.ends, most))
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         (topic_id, starts), (end_id, ends) = from_offset(start), from_offset(end)
@@ -86,7 +74,11 @@ class TopicStream(DataSourceStreamReader):
         if topic_id != end_id or topic_id != log.topic_id:
             raise _another_topic(self._options.topic, topic_id, log.topic_id if topic_id == end_id else end_id)
         self._planned = topic_id, ends
-        wanted = Ranges.between({partition: starts.get(partition, 0) for partition in ends}, ends)
+        wanted = self._filter.bounds.clip(
+            Ranges.between({partition: starts.get(partition, 0) for partition in ends}, ends)
+        )
+        if self._options.fail_on_data_loss:
+            _check_forward(starts, ends)
         hidden = [(partition, start) for partition, start, _ in wanted if start < log.starts[partition]]
         if hidden and self._options.fail_on_data_loss:
             partition, offset = hidden[0]
@@ -99,16 +91,28 @@ class TopicStream(DataSourceStreamReader):
         check_same_topic(view, log, self._options.table)
         below, above = wanted.cut(view.frontier)
         above = readable(above, log, fail_on_data_loss=self._options.fail_on_data_loss)
-        return [*history_tasks(view, below, Bounds(), self._options), *tail_tasks(log, above, self._options)]
+        return [*history_tasks(view, below, self._filter.bounds, self._options), *tail_tasks(log, above, self._options)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        return read_task(partition, self._columns)
+        return read_task(partition, self._columns, self._filter)
 
     def commit(self, end: Offset) -> None:
         """The checkpoint is Spark's; nothing is kept here."""
 
     def stop(self) -> None:
         self._logs = self._views = None
+
+    def _begin(self, log: Log) -> tuple[UUID, dict[int, int]]:
+        """Earliest is where the log starts: what retention has hidden from consumers is not read without being asked
+        for by its offset."""
+        start = self._options.starting or Position(LATEST)
+        first = {} if start.timestamp_ms is None else self._log_client().first_at(log, start.timestamp_ms, log.ends)
+        offsets = {
+            partition: offset if start.by_partition.get(partition, -1) >= 0 else max(offset, log.starts[partition])
+            for partition, offset in resolve(start, log, first).items()
+        }
+        self._planned = log.topic_id, offsets
+        return self._planned
 
     def _log_client(self) -> LogClient:
         if self._logs is None:
@@ -120,6 +124,16 @@ class TopicStream(DataSourceStreamReader):
         if self._planned is not None and self._planned[0] != log.topic_id:
             raise _another_topic(self._options.topic, self._planned[0], log.topic_id)
         return log
+
+
+def _check_forward(starts: Mapping[int, int], ends: Mapping[int, int]) -> None:
+    for partition, start in starts.items():
+        end = ends.get(partition, 0)
+        if end < start:
+            raise OffsetOutOfRange(
+                f"the query has read partition {partition} up to {start}, and its log ends at {end}: the cluster is "
+                "not what it was. To go on with what is there, set failOnDataLoss to false"
+            )
 
 
 def _another_topic(topic: str, known: UUID, found: UUID) -> UnknownStream:

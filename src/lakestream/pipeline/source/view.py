@@ -79,7 +79,9 @@ class ViewClient:
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
         except (RESTError, RequestException) as error:
-            raise Unavailable(f"the catalog at {self._settings['uri']} does not answer as it should: {error}") from error
+            raise Unavailable(
+                f"the catalog at {self._settings['uri']} does not answer as it should: {error}"
+            ) from error
         return found
 
     def _files(
