@@ -1,4 +1,4 @@
-"""The upkeep of tables, in bounded passes: retention, merges of small files.
+"""The upkeep of tables, in bounded passes: retention, compaction, merges of small files.
 
 Everything here may be stopped at any point and done again, by anybody, beside the pipeline's commits and other engines'
 rewrites: log starts never fall, and a file takes the place of others by one commit on exactly one view, or not at all.
@@ -6,18 +6,21 @@ State kept here is advice only. Snapshots are expired and manifests merged by th
 are the collectors' (`collector`, `orphans`).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from lakestream.catalog.port import View
 from lakestream.errors import LakestreamError, UnknownStream
+from lakestream.frontier.compaction import fold, folded_ms, plan_fold
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.merging import Run, plan_merges
-from lakestream.frontier.retention import Retirement, is_wanted, plan_retirement, retire
+from lakestream.frontier.retention import MAX_LEARNT_FILES, Retirement, is_wanted, plan_retirement, retire
 from lakestream.frontier.rewrite import is_inside, put_in_place
 from lakestream.metadata.store import Address
 from lakestream.metadata.topics import Topic, Topics
+from lakestream.model import DataFile
 from lakestream.table.rewriter import Rewriter, Unmergeable
 from lakestream.table.shares import Shares
 
@@ -78,7 +81,10 @@ class Maintenance:
 
     async def maintain(self, topic: Topic, *, dry_run: bool = False) -> list[Step]:
         """What one pass does for a topic. `dry_run`: what it would do, as things are now."""
-        return [*await self._retire(topic, dry_run), *await self._merge(topic, dry_run)]
+        steps = await self._retire(topic, dry_run)
+        if topic.options.compacts:
+            steps += await self._fold(topic, dry_run)
+        return steps + await self._merge(topic, dry_run)
 
     async def _retire(self, topic: Topic, dry_run: bool) -> list[Step]:
         if not is_wanted(topic.options):
@@ -90,21 +96,41 @@ class Maintenance:
         starts = sorted(planned.log_starts.items())
         steps = [Step(topic.name, "move log start", f"partition {index} to {start}") for index, start in starts]
         if planned.drop:
-            rows = sum(file.record_count for file in planned.drop)
-            size_bytes = sum(file.size_bytes for file in planned.drop)
             age = f"older than {topic.options.table_retention_ms} ms"
-            steps.append(Step(topic.name, "drop rows", age, len(planned.drop), rows, size_bytes))
+            files = planned.drop
+            steps.append(Step(topic.name, "drop rows", age, len(files), rows_of(files), bytes_of(files)))
         return steps
 
+    async def _fold(self, topic: Topic, dry_run: bool) -> list[Step]:
+        view = await self._lake.catalog.load(topic.topic_id)
+        if not is_inside(self._lake, view):
+            return []
+        await self._shares.learn(view.files, MAX_LEARNT_FILES)
+        by_file = {file.path: self._shares.of(file, len(view.frontier)) for file in view.files}
+        planned = plan_fold(view, by_file, topic.options)
+        if planned is None or _paths(planned.dirty) in self._refused:
+            return []
+        files, rows, size_bytes = len(planned.dirty), rows_of(planned.dirty), bytes_of(planned.dirty)
+        about = f"of {rows} new rows"
+        if not dry_run:
+            done = await fold(self._lake, self._rewriter, view, planned, topic.options)
+            if not done:
+                self._refuse(planned.dirty)
+                return []
+            about += f", {sum(each.rows_before - each.rows_after for each in done)} rows went"
+        return [Step(topic.name, "fold keys", about, files, rows, size_bytes)]
+
     async def _merge(self, topic: Topic, dry_run: bool) -> list[Step]:
+        """Of a topic that compacts only files whose keys were not folded yet: a fold merges the others."""
         view = await self._lake.catalog.load(topic.topic_id)
         if not is_inside(self._lake, view):
             return []
         steps: list[Step] = []
-        for run in plan_merges(view.files, self._lake.settings):
+        files = [file for file in view.files if not topic.options.compacts or folded_ms(file) is None]
+        for run in plan_merges(files, self._lake.settings):
             if len(steps) >= self._lake.settings.max_rewrites:
                 break
-            if frozenset(file.path for file in run) in self._refused:
+            if _paths(run) in self._refused:
                 continue
             if dry_run:
                 steps.append(_merge_step(topic, run, "about one"))
@@ -131,7 +157,7 @@ class Maintenance:
         return None
 
     def _refuse(self, run: Run) -> None:
-        self._refused[frozenset(file.path for file in run)] = None
+        self._refused[_paths(run)] = None
         if len(self._refused) > _KEPT_REFUSALS:
             del self._refused[next(iter(self._refused))]
 
@@ -144,6 +170,16 @@ class Maintenance:
 
 
 def _merge_step(topic: Topic, run: Run, into: str) -> Step:
-    rows = sum(file.record_count for file in run)
-    size_bytes = sum(file.size_bytes for file in run)
-    return Step(topic.name, "merge files", f"into {into}", len(run), rows, size_bytes)
+    return Step(topic.name, "merge files", f"into {into}", len(run), rows_of(run), bytes_of(run))
+
+
+def _paths(files: Iterable[DataFile]) -> frozenset[str]:
+    return frozenset(file.path for file in files)
+
+
+def rows_of(files: Iterable[DataFile]) -> int:
+    return sum(file.record_count for file in files)
+
+
+def bytes_of(files: Iterable[DataFile]) -> int:
+    return sum(file.size_bytes for file in files)

@@ -32,6 +32,30 @@ def plan_merges(files: Sequence[DataFile], settings: PipelineSettings) -> list[R
     return sorted(found, key=lambda run: (-len(run), run[0].path))
 
 
+def pack(files: Sequence[DataFile], settings: PipelineSettings) -> list[Run]:
+    """All of the files in runs of neighbours, each as large as one rewrite takes."""
+    places: dict[tuple[int, int] | None, list[DataFile]] = {}
+    for file in files:
+        places.setdefault(_place(file), []).append(file)
+    found: list[Run] = []
+    for place, group in places.items():
+        run: list[DataFile] = []
+        size_bytes = 0
+        for file in sorted(group, key=_age if place is None else _position):
+            if run and (size_bytes + file.size_bytes > settings.max_rewrite_bytes or len(run) >= MAX_FILES):
+                found.append(tuple(run))
+                run, size_bytes = [], 0
+            run.append(file)
+            size_bytes += file.size_bytes
+        found.append(tuple(run))
+    return found
+
+
+def is_ours(file: DataFile) -> bool:
+    """Whether it lies as we write files: what an owner has laid out otherwise is left so."""
+    return file.spec_id in _OUR_SPECS
+
+
 def _place(file: DataFile) -> tuple[int, int] | None:
     """Partition and offset window; None: of several, or it is not known."""
     low, high = file.offset_min, file.offset_max
@@ -52,7 +76,7 @@ def _small_runs(order: Sequence[DataFile], settings: PipelineSettings) -> Iterat
     """What lies between the files that stay as they are: large ones, and those in a spec of the owner's."""
     run: list[DataFile] = []
     for file in order:
-        if file.size_bytes < settings.small_file_bytes and file.spec_id in _OUR_SPECS:
+        if file.size_bytes < settings.small_file_bytes and is_ours(file):
             run.append(file)
             continue
         yield run

@@ -6,7 +6,7 @@ is given up, and nothing happened. The names of the outputs carry the last versi
 beyond it whoever collects orphans knows that it never will be.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,16 +42,29 @@ def is_inside(lake: Lake, view: View) -> bool:
 
 
 async def put_in_place(
-    lake: Lake, view: View, inputs: Sequence[DataFile], rewritten: Sequence[Rewritten], *, folded_ms: int | None = None
+    lake: Lake,
+    view: View,
+    inputs: Sequence[DataFile],
+    rewritten: Sequence[Rewritten],
+    *,
+    folded_ms: int | None = None,
+    holds: Callable[[View], bool] = lambda view: True,
 ) -> Swapped | None:
-    """Stores the outputs and commits them instead of the inputs, which were read from `view`. None: the table has
-    changed where it matters, and stays as it is. When the outcome is unknown (`Unavailable`) the outputs stay."""
+    """Stores the outputs and commits them instead of the inputs, which were read with the deletes of `view`. None: the
+    table has changed where it matters (`holds` may say so, too), and stays as it is. When the outcome is unknown
+    (`Unavailable`) the outputs stay."""
     version = version_of(view.metadata_location)
     last_version = _UNCOUNTED if version < 0 else version + lake.settings.max_commit_attempts
     bound = RewriteBound(last_version, folded_ms)
     outputs = await _store(lake, view, rewritten, bound)
     begun = view
     for _ in range(lake.settings.max_commit_attempts):
+        if (
+            version_of(view.metadata_location) > last_version
+            or not _still_holds(begun, view, inputs)
+            or not holds(view)
+        ):
+            break
         try:
             done = await lake.catalog.commit(view, add=outputs, remove=inputs, frontier=view.frontier)
         except Conflict:
@@ -64,8 +77,6 @@ async def put_in_place(
                 sum(file.record_count for file in inputs),
                 sum(file.record_count for file in outputs),
             )
-        if version_of(view.metadata_location) > last_version or not _still_holds(begun, view, inputs):
-            break
     await discard(lake, outputs)
     return None
 

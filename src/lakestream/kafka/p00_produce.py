@@ -5,6 +5,7 @@ log in the order in which the connection brought them, and requests that are in
 flight together share a flush. Each partition is answered on its own.
 Only magic 2; zstd from v7 on. acks is -1, 0 or 1, and all wait for the same commit; acks=0 gets no
 response, and a failure closes the connection instead. v13 names topics by id.
+A topic that compacts takes records with a key only: INVALID_RECORD.
 Transactional batches are refused with INVALID_REQUEST until transactions exist.
 """
 
@@ -23,6 +24,7 @@ from lakestream.kafka.lookup import TopicKey
 from lakestream.kafka.writing import Fields
 from lakestream.model import StreamPartition
 from lakestream.objects import Buffer
+from lakestream.records import lacks_key
 from lakestream.stream import Appended
 
 _ACKS: Final = (-1, 0, 1)
@@ -90,6 +92,8 @@ def _append(
         return None, ErrorCode.invalid_record
     if context.version < _ZSTD_VERSION and _codec(data.records) == _ZSTD:
         return None, ErrorCode.unsupported_compression_type
+    if topic is not None and topic.compacts and lacks_key(data.records):
+        return None, ErrorCode.invalid_record
     return partition, context.streams.append(partition, data.records)
 
 

@@ -29,6 +29,10 @@ class TopicOptions:
     """Only the newest record of each key is kept."""
     deletes: bool
     """Records leave the stream by `retention_ms` and `retention_bytes`."""
+    tombstone_ms: int
+    """How long the newest record of a key stays that says that the key is gone, from when it is alone on."""
+    dirty_ratio: float
+    """The share of records that may be superseded before keys are folded."""
     table_formats: tuple[str, ...]
     table_commit_interval_ms: int
     """How old the table may be before the pipeline moves what is due; 0 is the pipeline's own interval."""
@@ -51,6 +55,8 @@ class Option(NamedTuple):
 
 OPTIONS: Final = (
     Option("cleanup.policy", "delete", "list", "What becomes of old records: delete, compact, or both."),
+    Option("delete.retention.ms", "86400000", "long", "How long a compacted topic keeps a tombstone."),
+    Option("min.cleanable.dirty.ratio", "0.5", "double", "The share of new records at which a topic is compacted."),
     Option("retention.bytes", "-1", "long", "Bytes of a partition that the stream keeps; the table keeps its rows."),
     Option("retention.ms", "-1", "long", "How long the stream keeps a record; the table keeps its rows."),
     Option(
@@ -87,6 +93,8 @@ def topic_options(configs: Mapping[str, str]) -> TopicOptions:
         retention_bytes=get("retention.bytes", _limit),
         compacts="compact" in policy,
         deletes="delete" in policy,
+        tombstone_ms=get("delete.retention.ms", _whole),
+        dirty_ratio=get("min.cleanable.dirty.ratio", _ratio),
         table_formats=get("lakestream.table.formats", _formats),
         table_commit_interval_ms=get("lakestream.table.commit.interval.ms", _whole),
         table_freshness_ms=get("lakestream.table.freshness.ms", _limit),
@@ -108,6 +116,13 @@ def _whole(text: str) -> int:
     number = int(text) if text.strip().isascii() and text.strip().isdigit() else -1
     if not 0 <= number <= _LONG_MOST:
         raise ValueError("it takes a whole number that is not negative")
+    return number
+
+
+def _ratio(text: str) -> float:
+    number = float(text)
+    if not 0 <= number <= 1:
+        raise ValueError("it takes a number from 0 to 1")
     return number
 
 

@@ -43,6 +43,11 @@ class Topic(msgspec.Struct, frozen=True):
     def options(self) -> TopicOptions:
         return topic_options(self.configs)
 
+    @property
+    def compacts(self) -> bool:
+        """As in `options`, at the price that every produce request can pay."""
+        return "compact" in self.configs.get("cleanup.policy", "")
+
     def each_partition(self) -> list[StreamPartition]:
         return [StreamPartition(self.topic_id, index) for index in range(self.partitions)]
 

@@ -7,7 +7,7 @@ records are machine code (`kernels`), compiled once per machine: `warm_up` does 
 
 from lakestream.records.batches import BatchInfo, control_batch, crc32c, stamp, walk
 from lakestream.records.columns import Arena, Binary, Columns
-from lakestream.records.decoding import Run, decode
+from lakestream.records.decoding import Run, decode, lacks_key
 from lakestream.records.encoding import Encoder, encode
 from lakestream.records.native import warm_up
 from lakestream.records.validation import validate
@@ -23,6 +23,7 @@ __all__ = [
     "crc32c",
     "decode",
     "encode",
+    "lacks_key",
     "stamp",
     "validate",
     "walk",

@@ -7,6 +7,7 @@ import asyncio
 import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
@@ -45,7 +46,8 @@ class Unmergeable(Exception):
 
 
 class Rewriter:
-    """Holds the rows of one call in memory, about three times: `max_bytes` is what they may be, uncompressed."""
+    """Holds the rows of one call in memory, about three times: `max_bytes` is what they may be, uncompressed. One file
+    that is larger goes through a row group at a time."""
 
     def __init__(self, store: ObjectStore, *, max_bytes: int) -> None:
         self._files = ParquetFiles(store)
@@ -65,27 +67,48 @@ class Rewriter:
         others share one. No file at all if no row is left. Raises `Unmergeable`, `ObjectMissing`, `CorruptObject`."""
         groups = [group for file in files for group in await self._groups(file)]
         size_bytes = sum(group.row_group.size_bytes for group in groups)
-        if size_bytes > self._max_bytes:
-            raise Unmergeable(f"{size_bytes} bytes are more than the {self._max_bytes} that are rewritten at once")
         deleted = await load_deletes(deletes, self._files, self._cache)
+        if size_bytes > self._max_bytes:
+            if len(files) > 1:
+                raise Unmergeable(f"{size_bytes} bytes are more than the {self._max_bytes} that are rewritten at once")
+            return await self._stream(files[0], groups, deleted, keep)
         tables = [await self._read(group, deleted) for group in groups]
         stored_bytes = sum(file.size_bytes for file in files)
         return await asyncio.to_thread(_write, tables, stored_bytes, own_file_bytes, keep)
 
     async def read(
-        self, file: DataFile, deleted: Deleted, columns: Sequence[str], convert: Callable[[pa.Table], None]
+        self, file: DataFile, deleted: Deleted, columns: Sequence[str], take: Callable[[pa.Table], None]
     ) -> None:
-        """Shows the rows of a file that are there to `convert`, row group by row group, in a thread."""
-        for group in await self._groups(file):
-            await self._files.read(
-                group.row_group,
-                group.footer,
-                columns,
-                lambda table, group=group: convert(_there(table, columns, group, deleted)),  # type: ignore[misc]
-            )
+        """Hands over those of the columns and rows of a file that are there, row group by row group, in a thread."""
+        for group in await self._rows.groups(file):
+            row_group, footer = group.row_group, group.footer
+            take_there = partial(_take_there, columns=columns, group=group, deleted=deleted, take=take)
+            await self._files.read(row_group, footer, columns, take_there)
 
     async def deleted(self, deletes: Sequence[PositionDeletes]) -> Deleted:
         return await load_deletes(deletes, self._files, self._cache)
+
+    async def _stream(
+        self, file: DataFile, groups: Sequence[Group], deleted: Deleted, keep: Keep | None
+    ) -> list[Rewritten]:
+        """One large file, row group by row group, which must be in order; only the new file is held as a whole."""
+        sink = io.BytesIO()
+        writer = StreamFileWriter(sink)
+
+        def write(rows: pa.Table) -> None:
+            rows = _sorted([rows])
+            writer.write_rows(rows if keep is None or not rows.num_rows else rows.filter(pa.array(keep(rows))))
+
+        for group in groups:
+            rows = await self._read(group, deleted)
+            try:
+                await asyncio.to_thread(write, rows)
+            except ValueError as error:
+                raise Unmergeable(f"{file.path} is too large to be sorted: {error}") from error
+        if not writer.record_count:
+            return []
+        stats = await asyncio.to_thread(writer.close)
+        return [Rewritten(sink.getbuffer(), stats, file.spec_id)]
 
     async def _groups(self, file: DataFile) -> list[Group]:
         groups = await self._rows.groups(file)
@@ -101,6 +124,12 @@ class Rewriter:
         return await self._files.read(
             group.row_group, group.footer, names, lambda table: _there(table, names, group, deleted)
         )
+
+
+def _take_there(
+    table: pa.Table, columns: Sequence[str], group: Group, deleted: Deleted, take: Callable[[pa.Table], None]
+) -> None:
+    take(_there(table, columns, group, deleted))
 
 
 def _there(table: pa.Table, columns: Sequence[str], group: Group, deleted: Deleted) -> pa.Table:
