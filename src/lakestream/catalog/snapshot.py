@@ -114,6 +114,8 @@ class SnapshotBuilder:
         self, manifests: Iterable[ManifestFile]
     ) -> tuple[list[ManifestFile], list[ManifestFile], list[IcebergFile]]:
         """Manifests that stay as they are, those rewritten without the removed files, and those files."""
+        if not self._plan.remove:
+            return list(manifests), [], []
         kept, rewritten, removed = [], [], []
         for manifest in manifests:
             if manifest.content != ManifestContent.DATA or not any(
