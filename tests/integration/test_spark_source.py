@@ -136,6 +136,47 @@ async def _topics(node: Node) -> Any:
     return await node.topics.list()
 
 
+def test_the_table_is_found_by_whatever_name_it_has(node: Node) -> None:
+    node.create("Shop.Orders")
+    node.create("shop-orders")
+    node.create("chosen", table_name="lab.other")
+    for topic in ("Shop.Orders", "shop-orders", "chosen"):
+        node.produce(topic, 5)
+    node.move()
+    for topic in ("Shop.Orders", "shop-orders", "chosen"):
+        reader = batch_reader(node, topic)
+        assert planned(reader) == (1, 0), topic
+        assert places(reader, reader.partitions()) == expected(5)
+    elsewhere = batch_reader(node, "chosen", table="default.shop_orders")
+    assert planned(elsewhere) == (0, 1), "another topic's table is not its own: the brokers have everything"
+
+
+def test_what_is_deleted_from_the_log_is_missed_or_passed_over(node: Node) -> None:
+    node.create("trimmed", 1)
+    node.produce("trimmed", 20)
+    node.move()
+    node.produce("trimmed", 10, first=20)
+    strict = {**node.options, "topic": "trimmed", "startingOffsets": '{"0": 0}'}
+    careless = strict | {"failOnDataLoss": "false"}
+    node.trim("trimmed", 5)
+    stream = TopicStream(parse(strict), SPARK_SCHEMA)
+    start, end = stream.initialOffset(), stream.latestOffset()
+    with pytest.raises(OffsetOutOfRange, match="offsets 0 to 5 of partition 0"):
+        stream.partitions(start, end)
+    stream = TopicStream(parse(careless), SPARK_SCHEMA)
+    assert places(stream, stream.partitions(start, end)) == expected(30), "the table has them still"
+    whole = batch_reader(node, "trimmed")
+    assert places(whole, whole.partitions()) == expected(30)
+
+    node.trim("trimmed", 25)
+    with pytest.raises(OffsetOutOfRange, match="offsets 20 to 25 of partition 0"):
+        whole.partitions()
+    rest = batch_reader(node, "trimmed", failOnDataLoss="false")
+    assert places(rest, rest.partitions()) == [(0, n) for n in range(30) if not 20 <= n < 25]
+    fresh = TopicStream(parse(strict | {"startingOffsets": "earliest"}), SPARK_SCHEMA)
+    assert fresh.initialOffset()["offsets"] == {"0": 25}
+
+
 def test_a_topic_made_anew_is_another_stream(node: Node) -> None:
     node.create("reborn")
     node.produce("reborn", 5)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from lakestream.frontier.lake import Lake
@@ -44,9 +44,16 @@ class Node:
     def options(self) -> dict[str, str]:
         return {"kafka.bootstrap.servers": self.bootstrap, "uri": self.uri}
 
-    def create(self, topic: str, partitions: int = 2) -> None:
+    def create(self, topic: str, partitions: int = 2, *, table_name: str = "") -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        admin.create_topics([NewTopic(topic, partitions)])[topic].result(30)
+        config = {"lakestream.table.name": table_name} if table_name else {}
+        admin.create_topics([NewTopic(topic, partitions, config=config)])[topic].result(30)
+
+    def trim(self, topic: str, offset: int) -> None:
+        """DeleteRecords of partition 0."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        place = TopicPartition(topic, 0, offset)
+        admin.delete_records([place])[place].result(30)
 
     def delete(self, topic: str) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})

@@ -14,7 +14,7 @@ BASE = {"topic": "orders", "kafka.bootstrap.servers": "h:1", "uri": "http://h:2/
 
 def test_names_are_told_apart_without_case_and_sorted_by_whom_they_are_for() -> None:
     options = parse(BASE | {"kafka.Client.Id": "me", "catalog.token": "t", "MAXOFFSETSPERTRIGGER": "7"})
-    assert (options.topic, options.table) == ("orders", "default.orders")
+    assert (options.topic, options.table) == ("orders", None)
     assert options.kafka == {"bootstrap.servers": "h:1", "client.id": "me"}
     assert options.catalog == {"uri": "http://h:2/iceberg", "token": "t"}
     assert options.max_offsets_per_trigger == 7

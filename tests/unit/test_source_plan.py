@@ -139,7 +139,7 @@ def test_files_that_cannot_match_are_left_out_and_the_others_grouped() -> None:
         DataFile("unknown", 5, 10, None, None, None, None, None),
     )
     deletes = (PositionDeletes("d"),)
-    view = TableView("file:///t", ONE, (20, 10), files, deletes)
+    view = TableView("file:///t", (20, 10), files, deletes)
     options = replace(OPTIONS, max_bytes_per_partition=20)
     everything = Ranges({0: (0, 20), 1: (0, 10)})
 
@@ -152,7 +152,7 @@ def test_files_that_cannot_match_are_left_out_and_the_others_grouped() -> None:
     assert names(Ranges({0: (10, 12)})) == [["unknown", "b"]]
     assert names(everything, Bounds(timestamp_us=Interval(150_000))) == [["unknown", "b"]]
     assert names(Ranges({})) == []
-    assert history_tasks(TableView(None, None, (), (), ()), everything, Bounds(), options) == []
+    assert history_tasks(TableView(None, (), (), ()), everything, Bounds(), options) == []
 
 
 def test_tails_are_cut_and_joined_to_the_size_of_a_task() -> None:
@@ -163,10 +163,10 @@ def test_tails_are_cut_and_joined_to_the_size_of_a_task() -> None:
     ]
 
 
-def test_a_table_of_another_topic_is_not_mixed_in() -> None:
-    check_same_topic(TableView("file:///t", ONE, (0,), (), ()), LOG, "default.t")
+def test_another_topic_of_the_same_name_is_not_mixed_in() -> None:
+    check_same_topic("t", ONE, LOG.topic_id)
     with pytest.raises(UnknownStream, match="made anew"):
-        check_same_topic(TableView("file:///t", UUID(int=2), (0,), (), ()), LOG, "default.t")
+        check_same_topic("t", ONE, UUID(int=2))
 
 
 def test_a_checkpoint_holds_the_topic_and_its_offsets() -> None:

@@ -6,13 +6,15 @@ from typing import Any, Final
 from uuid import UUID
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
 from lakestream.errors import RequestError, Unavailable, UnknownStream
+from lakestream.metadata.topic_tables import clashing_name, table_name
 from lakestream.pipeline.source.tail import Address
 
 _TIMEOUT_S: Final = 30.0
 _UNSIGNED: Final = (1 << 64) - 1
+_TABLE_NAME: Final = "lakestream.table.name"
 _QUIET: Final = {"log_level": "2"}
 
 
@@ -49,6 +51,16 @@ class LogClient:
             ends = self._offsets(partitions, OffsetSpec.latest())
             if self._describe()[0] == before:
                 return Log(before, starts, ends, brokers)
+
+    def tables(self) -> tuple[UUID, list[str]]:
+        """The topic's id, and the names that its table may go by, by the cluster's rules: the one that its owner chose,
+        else one made of its own, with the beginning of the id if that was another's."""
+        topic_id = self._describe()[0]
+        resource = ConfigResource(ConfigResource.Type.TOPIC, self._topic)
+        configs = self._result(self._admin.describe_configs([resource], request_timeout=_TIMEOUT_S)[resource])
+        chosen = configs[_TABLE_NAME].value if _TABLE_NAME in configs else None
+        name = table_name(self._topic, chosen or "")
+        return topic_id, [str(name)] if chosen else [str(name), str(clashing_name(name, topic_id))]
 
     def first_at(self, log: Log, timestamp_ms: int, partitions: Iterable[int]) -> dict[int, int]:
         """Per partition the first offset whose record is not older; the log's end if there is none."""

@@ -50,10 +50,11 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`kafka` are librdkafka's settings, `catalog` PyIceberg's, `uri` among them."""
+    """`table` is None for the one that the cluster names. `kafka` are librdkafka's settings, `catalog` PyIceberg's,
+    with `uri` among them."""
 
     topic: str
-    table: str
+    table: str | None
     kafka: Mapping[str, str]
     catalog: Mapping[str, str]
     starting: Position | None = None
@@ -83,7 +84,7 @@ def parse(given: Mapping[str, str]) -> Options:
         catalog["uri"] = plain["uri"]
     return Options(
         topic=topic,
-        table=plain.get("table", f"default.{topic}"),
+        table=plain.get("table"),
         kafka=kafka,
         catalog=catalog,
         starting=_position(plain, "starting", topic, EARLIEST),

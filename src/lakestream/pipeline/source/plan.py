@@ -41,12 +41,12 @@ class TailTask(InputPartition):
 Task = HistoryTask | TailTask
 
 
-def check_same_topic(view: TableView, log: Log, table: str) -> None:
-    """A table that is bound to another topic than the name means now says nothing of this one."""
-    if view.topic_id is not None and view.topic_id != log.topic_id:
+def check_same_topic(topic: str, known: UUID, found: UUID) -> None:
+    """`UnknownStream` if the name has moved on to another topic."""
+    if known != found:
         raise UnknownStream(
-            f"table {table} belongs to the topic with id {view.topic_id}, and the topic of that name is {log.topic_id} "
-            "now: it was deleted and made anew, try again when its own table is there"
+            f"topic {topic} had id {known}, and the topic of that name has id {found} now: it was deleted and made "
+            "anew. Its records are another stream: start anew, a query with a new checkpoint"
         )
 
 

@@ -62,9 +62,11 @@ class TopicReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
         logs = LogClient(options.topic, options.kafka)
-        view = ViewClient(options.table, options.catalog).load(options.snapshot_id)
+        topic_id, names = logs.tables()
+        names = [options.table] if options.table is not None else names
+        view = ViewClient(options.catalog).load(topic_id, names, options.snapshot_id)
         log = logs.look()
-        check_same_topic(view, log, options.table)
+        check_same_topic(options.topic, topic_id, log.topic_id)
         bounds = self._filter.bounds
         wanted = bounds.clip(self._wanted(view, log, logs))
         below, above = wanted.cut(view.frontier)

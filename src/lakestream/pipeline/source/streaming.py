@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from lakestream.errors import OffsetOutOfRange, RequestError, UnknownStream
+from lakestream.errors import OffsetOutOfRange, RequestError
 from lakestream.pipeline.source.filters import RowFilter
 from lakestream.pipeline.source.log import Log, LogClient
 from lakestream.pipeline.source.options import LATEST, Options, Position
@@ -71,8 +71,8 @@ class TopicStream(DataSourceStreamReader):
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         (topic_id, starts), (end_id, ends) = from_offset(start), from_offset(end)
         log = self._look()
-        if topic_id != end_id or topic_id != log.topic_id:
-            raise _another_topic(self._options.topic, topic_id, log.topic_id if topic_id == end_id else end_id)
+        for found in (end_id, log.topic_id):
+            check_same_topic(self._options.topic, topic_id, found)
         self._planned = topic_id, ends
         wanted = self._filter.bounds.clip(
             Ranges.between({partition: starts.get(partition, 0) for partition in ends}, ends)
@@ -86,9 +86,9 @@ class TopicStream(DataSourceStreamReader):
         if not hidden and wanted.offset_count <= self._options.max_records_per_partition:
             return tail_tasks(log, wanted, self._options)
         if self._views is None:
-            self._views = ViewClient(self._options.table, self._options.catalog)
-        view = self._views.load()
-        check_same_topic(view, log, self._options.table)
+            self._views = ViewClient(self._options.catalog)
+        _, names = self._log_client().tables()
+        view = self._views.load(topic_id, names if self._options.table is None else [self._options.table])
         below, above = wanted.cut(view.frontier)
         above = readable(above, log, fail_on_data_loss=self._options.fail_on_data_loss)
         return [*history_tasks(view, below, self._filter.bounds, self._options), *tail_tasks(log, above, self._options)]
@@ -121,8 +121,8 @@ class TopicStream(DataSourceStreamReader):
 
     def _look(self) -> Log:
         log = self._log_client().look()
-        if self._planned is not None and self._planned[0] != log.topic_id:
-            raise _another_topic(self._options.topic, self._planned[0], log.topic_id)
+        if self._planned is not None:
+            check_same_topic(self._options.topic, self._planned[0], log.topic_id)
         return log
 
 
@@ -134,10 +134,3 @@ def _check_forward(starts: Mapping[int, int], ends: Mapping[int, int]) -> None:
                 f"the query has read partition {partition} up to {start}, and its log ends at {end}: the cluster is "
                 "not what it was. To go on with what is there, set failOnDataLoss to false"
             )
-
-
-def _another_topic(topic: str, known: UUID, found: UUID) -> UnknownStream:
-    return UnknownStream(
-        f"the query has read topic {topic} with id {known}, and the topic of that name has id {found} now: it was "
-        "deleted and made anew. Its records are another stream: start a query with a new checkpoint"
-    )

@@ -1,6 +1,6 @@
 """The table of a topic through its REST catalog: one metadata, the frontier in it, its live files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -25,7 +25,6 @@ class TableView:
     """`location` is None while the topic has no table: then nothing is below the frontier."""
 
     location: str | None
-    topic_id: UUID | None
     frontier: tuple[int, ...]
     files: tuple[DataFile, ...]
     deletes: tuple[PositionDeletes, ...]
@@ -34,48 +33,44 @@ class TableView:
 class ViewClient:
     """For planning; blocking. Manifests are read once, however many views name them."""
 
-    def __init__(self, table: str, settings: Mapping[str, str]) -> None:
+    def __init__(self, settings: Mapping[str, str]) -> None:
         if "uri" not in settings:
             raise RequestError('say where the catalog is: .option("uri", "http://host:port/iceberg")')
-        self._table = table
         self._settings = settings
         self._catalog: RestCatalog | None = None
         self._index: ManifestIndex | None = None
 
-    def load(self, snapshot_id: int | None = None) -> TableView:
-        """The present view, or that of a snapshot with the frontier it had.
+    def load(self, topic_id: UUID, names: Sequence[str], snapshot_id: int | None = None) -> TableView:
+        """The present view of the topic's table, the first of these names that is it; or that of a snapshot of it, with
+        the frontier it had.
 
         Raises:
-            RequestError: there is no such snapshot, or the table is no stream's.
+            RequestError: there is no such snapshot.
             StorageError: rows of the table cannot be told for sure.
             Unavailable: the catalog does not answer.
         """
-        table = self._load()
+        found = ((name, table) for name in names if (table := self._load(name)) is not None)
+        mine = ((name, table) for name, table in found if table.properties.get(TOPIC_ID_PROPERTY) == str(topic_id))
+        name, table = next(mine, ("", None))
         if table is None:
             if snapshot_id is not None:
-                raise RequestError(f"there is no table {self._table} yet, so it has no snapshot {snapshot_id}")
-            return TableView(None, None, NO_FRONTIER, (), ())
-        try:
-            topic_id = UUID(table.properties.get(TOPIC_ID_PROPERTY, ""))
-        except ValueError as error:
-            raise RequestError(
-                f"table {self._table} is not the table of a topic: read it as any Iceberg table"
-            ) from error
+                raise RequestError(f"the topic has no table {' or '.join(names)} yet, so there is no snapshot of it")
+            return TableView(None, NO_FRONTIER, (), ())
         snapshot = table.metadata.current_snapshot()
         frontier = table.properties.get(FRONTIER_PROPERTY)
         if snapshot_id is not None:
             snapshot = table.metadata.snapshot_by_id(snapshot_id)
             if snapshot is None:
-                raise RequestError(f"table {self._table} has no snapshot {snapshot_id}: it never had, or it is expired")
+                raise RequestError(f"table {name} has no snapshot {snapshot_id}: it never had, or it is expired")
             frontier = _frontier_of(table, snapshot)
-        files, deletes = self._files(table, snapshot)
-        return TableView(table.location(), topic_id, self._parse(frontier), files, deletes)
+        files, deletes = self._files(name, table, snapshot)
+        return TableView(table.location(), _parsed(name, frontier), files, deletes)
 
-    def _load(self) -> Table | None:
+    def _load(self, name: str) -> Table | None:
         try:
             if self._catalog is None:
                 self._catalog = RestCatalog("lakestream", **self._settings)
-            found: Table = self._catalog.load_table(self._table)
+            found: Table = self._catalog.load_table(name)
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
         except (RESTError, RequestException) as error:
@@ -85,7 +80,7 @@ class ViewClient:
         return found
 
     def _files(
-        self, table: Table, snapshot: Snapshot | None
+        self, name: str, table: Table, snapshot: Snapshot | None
     ) -> tuple[tuple[DataFile, ...], tuple[PositionDeletes, ...]]:
         if snapshot is None:
             return (), ()
@@ -96,17 +91,18 @@ class ViewClient:
         deletes = tuple(file for manifest in found for file in manifest.deletes)
         troubles = [file.trouble for file in files] + [file.trouble for file in deletes]
         if any(troubles):
-            raise StorageError(f"table {self._table} cannot be read as a stream: {next(filter(None, troubles))}")
+            raise StorageError(f"table {name} cannot be read as a stream: {next(filter(None, troubles))}")
         return files, deletes
 
-    def _parse(self, frontier: str | None) -> tuple[int, ...]:
-        try:
-            found = parse_frontier(frontier or "")
-        except ValueError as error:
-            raise StorageError(f"table {self._table}: {frontier!r} is no frontier") from error
-        if not found:
-            raise StorageError(f"table {self._table} or its snapshot does not tell its frontier ({FRONTIER_PROPERTY})")
-        return found
+
+def _parsed(name: str, frontier: str | None) -> tuple[int, ...]:
+    try:
+        found = parse_frontier(frontier or "")
+    except ValueError as error:
+        raise StorageError(f"table {name}: {frontier!r} is no frontier") from error
+    if not found:
+        raise StorageError(f"table {name} or its snapshot does not tell its frontier ({FRONTIER_PROPERTY})")
+    return found
 
 
 def _frontier_of(table: Table, snapshot: Snapshot) -> str | None:
