@@ -49,6 +49,14 @@ class Fold:
         return sum(file.record_count for file in self.dirty)
 
 
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """What was done. `stuck`: a file that cannot be rewritten here is in the way, and will be again."""
+
+    swaps: tuple[Swapped, ...]
+    stuck: bool = False
+
+
 def folded_ms(file: DataFile) -> int | None:
     """When the file's keys were folded; None: it is dirty."""
     bound = parse_rewritten(file.path.rsplit("/", 1)[-1])
@@ -84,7 +92,7 @@ def plan_fold(view: View, by_file: ByFile, options: TopicOptions) -> Fold | None
     return Fold(tuple(taken), newer, folded, clean_below)
 
 
-async def fold(lake: Lake, rewriter: Rewriter, view: View, planned: Fold, options: TopicOptions) -> list[Swapped]:
+async def fold(lake: Lake, rewriter: Rewriter, view: View, planned: Fold, options: TopicOptions) -> Folded:
     """Does it, and stops where the table has changed under it: what is left is found again.
 
     A dirty file gets the mark only in a view whose other marks are known here: had somebody else marked files since,
@@ -110,7 +118,7 @@ async def fold(lake: Lake, rewriter: Rewriter, view: View, planned: Fold, option
             )
         except Unmergeable:
             if len(run) == 1:
-                break
+                return Folded(tuple(done), stuck=True)
             waiting += [run[len(run) // 2 :], run[: len(run) // 2]]
             continue
         rows = sum(file.stats.record_count for file in rewritten)
@@ -128,7 +136,7 @@ async def fold(lake: Lake, rewriter: Rewriter, view: View, planned: Fold, option
             break
         done.append(swapped)
         view, marked = swapped.view, _marked(swapped.view)
-    return done
+    return Folded(tuple(done))
 
 
 def _ages(files: Sequence[DataFile], tombstone_ms: int, now_ms: int) -> dict[int, list[DataFile]]:

@@ -58,6 +58,8 @@ class Maintenance:
         self._shares = Shares(lake.objects)
         self._rewriter = Rewriter(lake.objects, max_bytes=lake.settings.max_rewrite_bytes)
         self._after = ""
+        self._tidy: dict[UUID, str] = {}
+        """Tables as they were when nothing was left to merge."""
         self._refused: dict[frozenset[str], None] = {}
 
     async def run(self) -> Maintained:
@@ -66,6 +68,8 @@ class Maintenance:
         steps: list[Step] = []
         failures: list[tuple[str, LakestreamError]] = []
         listed = sorted(await self._topics.list(), key=lambda topic: topic.name)
+        for topic_id in self._tidy.keys() - {topic.topic_id for topic in listed}:
+            del self._tidy[topic_id]
         turn = [topic for topic in listed if topic.name > self._after]
         turn += [topic for topic in listed if topic.name <= self._after]
         for topic in turn[: self._lake.settings.max_maintain_tables]:
@@ -82,7 +86,7 @@ class Maintenance:
     async def maintain(self, topic: Topic, *, dry_run: bool = False) -> list[Step]:
         """What one pass does for a topic. `dry_run`: what it would do, as things are now."""
         steps = await self._retire(topic, dry_run)
-        if topic.options.compacts:
+        if topic.compacts:
             steps += await self._fold(topic, dry_run)
         return steps + await self._merge(topic, dry_run)
 
@@ -114,20 +118,24 @@ class Maintenance:
         about = f"of {rows} new rows"
         if not dry_run:
             done = await fold(self._lake, self._rewriter, view, planned, topic.options)
-            if not done:
+            if done.stuck:
                 self._refuse(planned.dirty)
+            if not done.swaps:
                 return []
-            about += f", {sum(each.rows_before - each.rows_after for each in done)} rows went"
+            about += f", {sum(each.rows_before - each.rows_after for each in done.swaps)} rows went"
         return [Step(topic.name, "fold keys", about, files, rows, size_bytes)]
 
     async def _merge(self, topic: Topic, dry_run: bool) -> list[Step]:
         """Of a topic that compacts only files whose keys were not folded yet: a fold merges the others."""
         view = await self._lake.catalog.load(topic.topic_id)
-        if not is_inside(self._lake, view):
+        if not is_inside(self._lake, view) or self._tidy.get(topic.topic_id) == view.metadata_location:
             return []
         steps: list[Step] = []
-        files = [file for file in view.files if not topic.options.compacts or folded_ms(file) is None]
-        for run in plan_merges(files, self._lake.settings):
+        files = [file for file in view.files if folded_ms(file) is None] if topic.compacts else view.files
+        runs = plan_merges(files, self._lake.settings)
+        if not runs:
+            self._tidy[topic.topic_id] = view.metadata_location
+        for run in runs:
             if len(steps) >= self._lake.settings.max_rewrites:
                 break
             if _paths(run) in self._refused:
