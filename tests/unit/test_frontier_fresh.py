@@ -219,6 +219,7 @@ def steps_of_a_load() -> int:
         found = await house()
         await found.ack(0, 1)
         assert await make_door(found.world, None, FRESH, fuse).freshen(found.topic.topic_id) is Freshness.FRESH
+        await asyncio.sleep(1)
 
     run(scenario)
     return fuse.steps
@@ -233,6 +234,7 @@ def test_a_crash_at_any_step_is_finished_by_anybody(at: int) -> None:
         crashing = make_door(found.world, None, FRESH, fuse)
         with suppress(Crash):
             await crashing.freshen(found.topic.topic_id)
+            await asyncio.gather(*(stream.advancing for stream in crashing._streams.values() if stream.advancing))
         assert fuse.blown
         await found.ack(1, 2)
         if at % 2:

@@ -3,9 +3,10 @@
 A *cut* is one commit on demand: heads are read, and what they say was acked is in the table when the cut is done. It is
 the chain of `advance` without leases: the table commit is the fence, and whoever comes next finishes what a crash left.
 
-For a freshness of F ms a load may use a cut that began less than F/2 before it, done or under way; otherwise it waits
-for one that begins after it, which all who wait share. What was acked F before a load is so in what it gets, with
-F/2 for the commit itself. A load never fails for want of freshness: it gets what is there, and is told so.
+For a freshness of F ms a load may use a cut that began less than F/2 before it, done or under way, or less if cuts take
+long; otherwise it waits for one that begins after it, which all who wait share. So what was acked F before is in what
+an engine gets, the commit and the engine's own polling included. A load never fails for want of freshness: it gets what
+is there, and is told so. The log is told of a cut's commit behind the answer; the next cut waits for that.
 """
 
 import asyncio
@@ -13,11 +14,12 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
+from lakestream.catalog.port import View
 from lakestream.errors import Conflict, LakestreamError, UnknownStream
-from lakestream.frontier.advance import advance, commit, ensure_table, plan_tail, read_tail
+from lakestream.frontier.advance import Tail, advance, commit, ensure_table, plan_tail, read_tail
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.plan import tile_bytes
 from lakestream.frontier.replacement import frontier_of
@@ -54,6 +56,8 @@ class Counts:
     cuts: int = 0
     commits: int = 0
     records: int = 0
+    commit_s: float = 0.0
+    """In cuts that had something to commit."""
     wait_s: float = 0.0
     told: dict[Freshness, int] = field(default_factory=lambda: dict.fromkeys(Freshness, 0))
 
@@ -64,6 +68,7 @@ class Counts:
             "lakestream_fresh_cuts_total": self.cuts,
             "lakestream_fresh_commits_total": self.commits,
             "lakestream_fresh_records_total": self.records,
+            "lakestream_fresh_commit_seconds_total": self.commit_s,
             "lakestream_fresh_wait_seconds_total": self.wait_s,
             **{f"lakestream_fresh_{told.value}_total": number for told, number in self.told.items()},
         }
@@ -76,8 +81,8 @@ class _Cut:
     task: "asyncio.Task[Freshness]"
     began_s: float | None = None
 
-    def serves(self, arrived_s: float, half_s: float) -> bool:
-        return self.began_s is None or arrived_s - self.began_s < half_s
+    def serves(self, arrived_s: float, young_s: float) -> bool:
+        return self.began_s is None or arrived_s - self.began_s < young_s
 
 
 @dataclass(slots=True)
@@ -88,6 +93,9 @@ class _Stream:
     last: _Cut | None = None
     running: _Cut | None = None
     following: _Cut | None = None
+    advancing: "asyncio.Task[None] | None" = None
+    took_s: float = 0.0
+    """The last cut that had something to commit."""
     failures: int = 0
     retry_s: float = float("-inf")
 
@@ -105,11 +113,15 @@ class Freshener:
 
     async def close(self) -> None:
         """Cuts under way are cut off, which is safe at any point."""
-        cuts = [cut for stream in self._streams.values() for cut in (stream.running, stream.following) if cut]
-        for cut in cuts:
-            cut.task.cancel()
-        if cuts:
-            await asyncio.wait({cut.task for cut in cuts})
+        streams = self._streams.values()
+        tasks: set[asyncio.Task[Any]] = {
+            cut.task for stream in streams for cut in (stream.running, stream.following) if cut is not None
+        }
+        tasks |= {stream.advancing for stream in streams if stream.advancing is not None}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def make_missing(self) -> None:
         """The tables of topics that have none yet: an engine asks for a name that the catalog does not know. A failure
@@ -150,7 +162,7 @@ class Freshener:
         if topic is None or freshness_ms < 0:
             return Freshness.OFF
         stream = self._streams.setdefault(topic_id, _Stream())
-        cut = self._cut(stream, topic, arrived_s, freshness_ms / 2000)
+        cut = self._cut(stream, topic, arrived_s, _young_s(freshness_ms / 1000, stream.took_s))
         if cut is None:
             return Freshness.FAILED
         timeout_s = arrived_s + self._settings.wait_ms / 1000 - _now_s()
@@ -160,10 +172,10 @@ class Freshener:
             return Freshness.LATE
         return Freshness.FAILED if cut.task.cancelled() else cut.task.result()
 
-    def _cut(self, stream: _Stream, topic: Topic, arrived_s: float, half_s: float) -> _Cut | None:
+    def _cut(self, stream: _Stream, topic: Topic, arrived_s: float, young_s: float) -> _Cut | None:
         """The cut to wait for. None: the last one failed, and it is too early to try again."""
         for known in (stream.last, stream.running, stream.following):
-            if known is not None and known.serves(arrived_s, half_s):
+            if known is not None and known.serves(arrived_s, young_s):
                 self.counts.reused += known is stream.last
                 return known
         if stream.running is not None:
@@ -188,8 +200,9 @@ class Freshener:
         return cut
 
     async def _try(self, stream: _Stream, topic: Topic, cut: _Cut) -> Freshness:
+        commits = self.counts.commits
         try:
-            told = await self._commit(topic, cut)
+            told = await self._commit(stream, topic, cut)
         except LakestreamError as error:
             stream.failures += 1
             wait_ms = min(self._settings.max_backoff_ms, self._settings.backoff_ms << min(stream.failures - 1, 20))
@@ -202,10 +215,15 @@ class Freshener:
             )
             return Freshness.FAILED
         stream.failures, stream.last = 0, cut
+        if self.counts.commits > commits and cut.began_s is not None:
+            stream.took_s = _now_s() - cut.began_s
+            self.counts.commit_s += stream.took_s
         return told
 
-    async def _commit(self, topic: Topic, cut: _Cut) -> Freshness:
+    async def _commit(self, stream: _Stream, topic: Topic, cut: _Cut) -> Freshness:
         self.counts.cuts += 1
+        if stream.advancing is not None:
+            await asyncio.wait({stream.advancing})
         cut.began_s = _now_s()
         heads = await self._heads(topic)
         wanted = {index: head.next_offset for index, head in heads.items()}
@@ -226,15 +244,23 @@ class Freshener:
                 view = moved.view
                 self.counts.commits += not moved.superseded
                 self.counts.records += moved.record_count
-            await advance(self._lake, tail, view)
+            stream.advancing = asyncio.create_task(self._advance(tail, view), name=f"advance {topic.name}")
             if all(frontier_of(view, index) >= end for index, end in wanted.items()):
                 return Freshness.FRESH
             if tail.more:
                 _log.warning("topic %s: more is waiting than an engine can wait for; the pipeline moves it", topic.name)
                 return Freshness.PARTIAL
+            await asyncio.wait({stream.advancing})
             heads = await self._heads(topic)
             wanted = {index: end for index, end in wanted.items() if index in heads}
         raise Conflict(f"others moved parts of topic {topic.name} {_ROUNDS_MOST} times while its tail was committed")
+
+    async def _advance(self, tail: Tail, view: View) -> None:
+        """If it fails, whoever moves the topic next does it."""
+        try:
+            await advance(self._lake, tail, view)
+        except LakestreamError as error:
+            _log.warning("topic %s: its log is not told yet what is in the table: %s", tail.topic.name, error)
 
     async def _heads(self, topic: Topic) -> dict[int, Head]:
         """One round trip. A partition without head is being deleted."""
@@ -242,6 +268,12 @@ class Freshener:
         entries = await self._lake.store.get([head_address(partition) for partition in partitions])
         found = [decode_head(entry, partition) for entry, partition in zip(entries, partitions, strict=True)]
         return {partition.index: at.head for partition, at in zip(partitions, found, strict=True) if at is not None}
+
+
+def _young_s(freshness_s: float, took_s: float) -> float:
+    """How old a cut may be to be used again. The one that follows it must still be done in time, on a machine that is
+    then as busy as it was, and an engine needs as long again to ask and to read."""
+    return max(0.0, min(freshness_s / 2, freshness_s - 4 * took_s))
 
 
 def _now_s() -> float:
