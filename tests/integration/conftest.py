@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,11 @@ import pytest
 
 _SLOPPY = ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 _CACHE = Path(__file__).parents[2] / ".cache" / "jars"
+_JARS = ("delta-spark_", "delta-storage-", "iceberg-spark-runtime-")
+_EXTENSIONS = (
+    "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "io.delta.sql.DeltaSparkSessionExtension",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,19 +35,21 @@ def _garbage_stays_in_its_test(request: pytest.FixtureRequest) -> Iterator[None]
 
 
 def spark_jars() -> list[Path]:
-    """From LAKESTREAM_SPARK_JARS (paths or folders, colon separated), else from the repository's cache."""
+    """From LAKESTREAM_SPARK_JARS (paths or folders; colons or spaces between), else from the repository's cache."""
     places = os.environ.get("LAKESTREAM_SPARK_JARS")
-    roots = [Path(place) for place in places.split(":") if place] if places else [_CACHE]
+    roots = [Path(place) for place in re.split(r"[:\s]+", places) if place] if places else [_CACHE]
     return [jar for root in roots for jar in (sorted(root.glob("*.jar")) if root.is_dir() else [root]) if jar.exists()]
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A local session with Iceberg on its class path. Each test adds a catalog of its own with
+    """A local session with Iceberg and Delta on its class path. Each test adds a catalog of its own with
     `spark.conf.set("spark.sql.catalog.<name>…")`."""
-    jars = [jar for jar in spark_jars() if jar.name.startswith("iceberg-spark-runtime-")]
-    if not jars:
-        pytest.fail("no iceberg-spark-runtime jar: set LAKESTREAM_SPARK_JARS or fill .cache/jars (make jars)")
+    jars = [jar for jar in spark_jars() if jar.name.startswith(_JARS)]
+    if len(jars) != len(_JARS):
+        pytest.fail(
+            f"jars are missing of {', '.join(_JARS)}: set LAKESTREAM_SPARK_JARS or fill .cache/jars (make jars)"
+        )
     from pyspark.sql import SparkSession
 
     folder = tmp_path_factory.mktemp("spark")
@@ -49,7 +57,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         SparkSession.builder.master("local[1]")
         .appName("tests")
         .config("spark.jars", ",".join(map(str, jars)))
-        .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
+        .config("spark.sql.extensions", ",".join(_EXTENSIONS))
+        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        .config("spark.databricks.delta.snapshotPartitions", "1")
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.local.dir", str(folder))
