@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
+from support.processes import free_ports
 from support.source import BASE_MS, Node, source_node
 
 from lakestream.errors import OffsetOutOfRange, RequestError, UnknownStream
@@ -134,6 +136,16 @@ def test_a_snapshot_is_read_as_it_was(node: Node) -> None:
 
 async def _topics(node: Node) -> Any:
     return await node.topics.list()
+
+
+def test_a_broker_that_is_gone_is_passed_by(node: Node) -> None:
+    node.create("failing", 1)
+    node.produce("failing", 5)
+    reader = batch_reader(node, "failing")
+    [task] = reader.partitions()
+    assert isinstance(task, TailTask)
+    gone = ("127.0.0.1", free_ports())
+    assert places(reader, [replace(task, brokers=(gone, *task.brokers))]) == expected(5)
 
 
 def test_the_table_is_found_by_whatever_name_it_has(node: Node) -> None:
@@ -329,3 +341,13 @@ def test_what_spark_writes_is_in_the_topic(node: Node, session: Any, tmp_path: P
     order = [("_stream_partition", "ascending"), ("_offset", "ascending")]
     again = rows(copied, copied.partitions())
     assert again.sort_by(order) == pa.Table.from_pylist(table).sort_by(order)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_tail_larger_than_the_memory_it_is_decoded_in(node: Node, session: Any) -> None:
+    node.create("large", 1)
+    node.produce("large", 4000, value_bytes=10_000)
+    frame = session.read.format("lakestream").options(**node.options).schema("_value binary, _offset bigint")
+    rows = frame.load("large").selectExpr("_offset", "trim(TRAILING '.' FROM CAST(_value AS STRING))").collect()
+    assert [(row[0], row[1]) for row in rows] == [(offset, f"0-{offset}") for offset in range(4000)]

@@ -20,7 +20,8 @@ _QUIET: Final = {"log_level": "2"}
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One look. `ends` are what committed readers may see. `brokers`: whoever serves it."""
+    """One look. `ends` are what committed readers may see. `brokers`: all there are, those first
+    that have its newest records at hand."""
 
     topic_id: UUID
     starts: Mapping[int, int]
@@ -46,7 +47,9 @@ class LogClient:
             Unavailable: the brokers do not answer.
         """
         while True:
-            before, partitions, brokers = self._describe()
+            before, partitions, leaders = self._describe()
+            nodes = self._result(self._admin.describe_cluster(request_timeout=_TIMEOUT_S)).nodes
+            brokers = tuple(dict.fromkeys((*leaders, *((node.host, node.port) for node in nodes))))
             starts = self._offsets(partitions, OffsetSpec.earliest())
             ends = self._offsets(partitions, OffsetSpec.latest())
             if self._describe()[0] == before:
@@ -73,10 +76,8 @@ class LogClient:
         parts = (topic.topic_id.get_most_significant_bits(), topic.topic_id.get_least_significant_bits())
         topic_id = UUID(int=(parts[0] & _UNSIGNED) << 64 | parts[1] & _UNSIGNED)
         leaders = [part.leader for part in topic.partitions if part.leader is not None]
-        brokers = tuple(dict.fromkeys((leader.host, leader.port) for leader in leaders))
-        if not brokers:
-            raise Unavailable(f"no broker serves topic {self._topic} now: try again")
-        return topic_id, sorted(part.id for part in topic.partitions), brokers
+        hints = tuple(dict.fromkeys((leader.host, leader.port) for leader in leaders))
+        return topic_id, sorted(part.id for part in topic.partitions), hints
 
     def _offsets(self, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
         asked = {TopicPartition(self._topic, partition): spec for partition in partitions}
