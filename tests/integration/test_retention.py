@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from support.embedded import Embedded, embedded
+from support.processes import Running
 from typer.testing import CliRunner
 
 from lakestream.cli.table import app
@@ -222,3 +224,52 @@ def test_small_files_are_merged_by_the_command_and_a_dry_run_only_tells(tmp_path
         assert _consume(brokers, 0) == [*before, (27, b"more")]
         nothing = runner.invoke(app, ["maintain", "nope", "--data", str(tmp_path)])
         assert nothing.exit_code == 1
+
+
+@pytest.mark.java
+def test_kafkas_own_tools_change_settings_and_delete_records(tmp_path: Path, java: str, kafka_libs: str) -> None:
+    with embedded(tmp_path) as brokers:
+        admin = _admin(brokers)
+        _produce(brokers, ["a", "b", "c"])
+
+        def tool(name: str, *arguments: str) -> str:
+            command = [java, "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_libs}/*", name]
+            command += ["--bootstrap-server", brokers.bootstrap, *arguments]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+            return done.stdout + done.stderr
+
+        topic = ("--entity-type", "topics", "--entity-name", "t")
+        changed = tool("kafka.admin.ConfigCommand", *topic, "--alter", "--add-config", "retention.ms=4242")
+        assert "Completed updating config for topic t" in changed
+        assert "retention.ms=4242" in tool("kafka.admin.ConfigCommand", *topic, "--describe")
+        wrong = tool("kafka.admin.ConfigCommand", *topic, "--alter", "--add-config", "segment.ms=1")
+        assert "segment.ms is no setting of a topic here" in wrong
+        tool("kafka.admin.ConfigCommand", *topic, "--alter", "--delete-config", "retention.ms")
+        assert "retention.ms=4242" not in tool("kafka.admin.ConfigCommand", *topic, "--describe")
+        wanted = tmp_path / "records.json"
+        wanted.write_text('{"version": 1, "partitions": [{"topic": "t", "partition": 0, "offset": 2}]}')
+        deleted = tool("org.apache.kafka.tools.DeleteRecordsCommand", "--offset-json-file", str(wanted))
+        assert "low_watermark: 2" in deleted
+        assert _bounds(admin) == (2, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_pipeline_maintains_tables_while_it_moves_records(
+    tmp_path: Path, start: Callable[..., Running], java: str
+) -> None:
+    pace = {"LAKESTREAM_PIPELINE_MAINTAIN_INTERVAL_MS": "700", "LAKESTREAM_PIPELINE_MIN_MERGE_FILES": "3"}
+    with embedded(tmp_path) as brokers:
+        admin = _admin(brokers)
+        _alter(admin, cleanup_policy="compact,delete", retention_ms="60000")
+        where = ("--data", str(tmp_path), "--interval", "0.2", "--master", "local[1]")
+        pipeline = start("pipeline", *where, environment=pace)
+        _produce(brokers, ["old"] * 5, timestamp_ms=1_600_000_000_000)
+        pipeline.wait_for("move log start, partition 0 to 5", 120)
+        for number in range(6):
+            _produce(brokers, [f"{number}-{n}" for n in range(50)])
+            pipeline.wait_for("50 records of 1 topics are in their tables", 60)
+        pipeline.wait_for("fold keys", 60)
+        last = _consume(brokers, 0)[-1]
+        assert last == (304, b"5-49")
+        assert pipeline.stop() == 0
