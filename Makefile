@@ -11,11 +11,12 @@ export BROKERS ?= 1
 BIN := .venv/bin
 KAFKA_LIBS := $(CURDIR)/.cache/kafka
 SPARK_JARS := $(CURDIR)/.cache/jars
+KIT_JARS := $(CURDIR)/.cache/rck
 JAVA = JAVA_HOME=$$($(BIN)/python tools/ensure_java.py)
 TEST_ENV = LAKESTREAM_KAFKA_LIBS=$(KAFKA_LIBS) LAKESTREAM_SPARK_JARS=$$(echo $(SPARK_JARS)/*.jar)
 PYTEST_ARGS ?=
 
-.PHONY: help up test test-all bench simulate lint lock format jars clean
+.PHONY: help up test test-all bench simulate lint lock format jars kit-jars clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,11 +51,14 @@ jars: .venv/.complete ## Fetch Kafka's tools and Iceberg for Spark, which tests 
 	$(BIN)/python tools/fetch_jars.py kafka $(KAFKA_LIBS) && \
 	$(BIN)/python tools/fetch_jars.py spark $(SPARK_JARS)
 
+kit-jars: .venv/.complete
+	@$(JAVA) && export JAVA_HOME && $(BIN)/python tools/fetch_jars.py rck $(KIT_JARS)
+
 test: .cache/kernels lint jars ## Everything a change must pass
 	$(JAVA) $(TEST_ENV) $(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
 
-test-all: .cache/kernels lint jars ## The same, and the slow tests
-	$(JAVA) $(TEST_ENV) $(BIN)/pytest $(PYTEST_ARGS)
+test-all: .cache/kernels lint jars kit-jars ## The same, and the slow tests
+	$(JAVA) $(TEST_ENV) LAKESTREAM_RCK_JARS=$(KIT_JARS) $(BIN)/pytest $(PYTEST_ARGS)
 
 bench: .venv/.dev .cache/kernels jars ## Measure ourselves beside a real Kafka (QUICK=1: shorter)
 	$(JAVA) $(TEST_ENV) $(BIN)/python -m benchmarks.run
