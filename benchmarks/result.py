@@ -26,6 +26,13 @@ def versus(name: str, ours: float, peer: float, unit: str, *, at_least: float) -
     return Result(name=name, ours=round(ours, 1), peer=round(peer, 1), unit=unit, ratio=ratio, target=at_least, met=met)
 
 
+def at_most_of(name: str, ours: float, peer: float, unit: str, *, at_most: float) -> Result:
+    """Ours beside a peer's, both measured in this run: the ratio must not pass the target."""
+    ratio = round(ours / peer, 3)
+    met = ratio <= at_most
+    return Result(name=name, ours=round(ours, 1), peer=round(peer, 1), unit=unit, ratio=ratio, target=at_most, met=met)
+
+
 def reaches(name: str, ours: float, unit: str, *, at_least: float) -> Result:
     """Ours beside a fixed figure that must be reached."""
     return _fixed(name, ours, unit, at_least, met=ours >= at_least)

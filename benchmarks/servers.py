@@ -25,6 +25,8 @@ class Server:
     name: str
     port: int
     process: psutil.Process
+    directory: Path
+    """All that it stores is below."""
 
     @property
     def bootstrap(self) -> str:
@@ -109,7 +111,7 @@ def _running(
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=os.environ | dict(environment))
     try:
-        server = Server(name, port, psutil.Process(process.pid))
+        server = Server(name, port, psutil.Process(process.pid), directory)
         _wait_until_it_answers(server, process, log)
         yield server
     finally:
