@@ -17,7 +17,6 @@ from lakestream.pipeline.source.tail import Address
 from lakestream.pipeline.source.view import TableView
 
 _UNBOUNDED: Final = 2**63 - 1
-NOTHING: Final = Ranges({})
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,6 @@ _IGNORED: Final = frozenset(SPARK_SCHEMA.fieldNames()) - _TABLE_NAMES.keys()
 _PRODUCER: Final = {"enable.idempotence": "true", "linger.ms": "20", "log_level": "2"}
 _FLUSH_S: Final = 120.0
 _QUEUE_FULL_WAIT_S: Final = 1.0
-_ANY_PARTITION: Final = -1
 
 
 @dataclass(frozen=True)
