@@ -42,6 +42,13 @@ class House:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(20)
 
+    def topics(self) -> set[str]:
+        return set(AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(timeout=20).topics)
+
+    def groups(self) -> list[str]:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        return [group.group_id for group in admin.list_consumer_groups().result(20).valid]
+
     def produce(self, topic: str, values: Sequence[str], partition: int = 0) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 1})
         failed: list[Any] = []
@@ -94,8 +101,9 @@ class House:
                 else:
                     assert message.error().name() == "_PARTITION_EOF", message.error()
                     ended.add(message.partition())
-            if commit:
-                consumer.commit(offsets=consumer.position(parts), asynchronous=False)
+            reached = [part for part in consumer.position(parts) if part.offset >= 0]
+            if commit and reached:
+                consumer.commit(offsets=reached, asynchronous=False)
         finally:
             consumer.close()
         return sorted(found)
