@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from lakestream.errors import CorruptObject
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.objects.store import ObjectStore
 from lakestream.records import Encoder
@@ -46,20 +47,31 @@ class HistoryReader:
         max_bytes: int,
     ) -> History:
         """The records of the partition from the first at or after `offset`, below end_offset: at least one if there is
-        one, then as many as fit max_bytes."""
+        one, then as many as fit max_bytes. What cannot be served is an error of its own offset: what is before it comes
+        first."""
         index = self._index(files)
         deleted = await load_deletes(deletes, self._files, self._cache)
         parts: list[memoryview] = []
         left_bytes = max_bytes
         while offset < end_offset and (left_bytes > 0 or not parts):
-            segment = await self._segments.find(index, deleted, partition, offset, end_offset, hurry=not parts)
+            try:
+                segment = await self._segments.find(index, deleted, partition, offset, end_offset, hurry=not parts)
+            except CorruptObject:
+                if not parts:
+                    raise
+                return History(parts, offset)
             if segment is None:
                 return History(parts, end_offset)
             covered = min(segment.end_offset, end_offset)
             encoder = segment.encoder
             start, stop = np.searchsorted(encoder.offsets, [offset, covered]).tolist()
             if start < stop:
-                part, after = await _encode(encoder, start, stop, left_bytes)
+                try:
+                    part, after = await _encode_sound(encoder, start, stop, left_bytes)
+                except CorruptObject:
+                    if not parts:
+                        raise
+                    return History(parts, offset)
                 if parts and len(part) > left_bytes:
                     return History(parts, offset)
                 parts.append(part)
@@ -132,6 +144,19 @@ class HistoryReader:
                 self._indexes.popitem(last=False)
         self._indexes.move_to_end(id(files))
         return found[1]
+
+
+async def _encode_sound(encoder: Encoder, start: int, stop: int, max_bytes: int) -> tuple[memoryview, int]:
+    """Some of the rows, or all; `CorruptObject` only for the first of them."""
+    try:
+        return await _encode(encoder, start, stop, max_bytes)
+    except CorruptObject as error:
+        if stop - start == 1:
+            raise CorruptObject(
+                f"{error}; an engine has changed its key, value or headers, or its file is damaged: delete the row, or"
+                " roll the table back"
+            ) from error
+        return await _encode_sound(encoder, start, (start + stop) // 2, max_bytes)
 
 
 async def _encode(encoder: Encoder, start: int, stop: int, max_bytes: int) -> tuple[memoryview, int]:
