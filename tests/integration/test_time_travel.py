@@ -57,6 +57,7 @@ def test_a_rollback_makes_gaps_and_never_loses_the_tail(house: House, rest: Rest
     said = cli("table", "rollback", "sales", "--to-snapshot", "monday", "--yes", *house.rest)
     assert said.returncode == 0, said.stderr
     assert "Offsets 3 to 4 of partition 0 become gaps" in said.stderr
+    assert "Records from 5,1 on are not touched: they are committed on top, in their turn." in said.stderr
     table = rest.load_table("default.sales")
     assert offsets(table) == [(0, 0), (0, 1), (0, 2), (1, 0)]
     assert (vector(table), table.properties["lakestream.frontier"]) == ("3,1", "5,1")
@@ -146,9 +147,11 @@ def test_every_topic_is_a_table_under_a_name_that_engines_take(house: House, res
         found = rest.load_table(table)
         assert found.properties["lakestream.topic"] == topic
         assert found.scan().to_arrow()["_value"].to_pylist() == [topic.encode()]
+    listed = {each["topic"]: each["table"] for each in lines(cli("table", "list", "--json", *house.rest))[0]}
+    assert listed | named == listed
+    assert listed["shop_orders"].startswith("default.shop_orders_")
     described = lines(cli("table", "describe", "shop_orders", "--json", *house.rest))[0]
-    assert described["table"].startswith("default.shop_orders_")
-    assert described["topic"] == "shop_orders"
+    assert (described["table"], described["topic"]) == (listed["shop_orders"], "shop_orders")
     assert lines(cli("table", "describe", "Old.Name", "--json", *house.rest))[0]["table"] == "crm.people"
 
 

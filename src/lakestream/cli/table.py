@@ -12,14 +12,33 @@ from lakestream.cli.group_positions import committed, open_admin
 from lakestream.cli.lag import lag
 from lakestream.cli.maintain import maintain
 from lakestream.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_CATALOG, Bootstrap, Catalog, Json, Table, parse_time
-from lakestream.cli.table_history import TableHistory, uncovered
+from lakestream.cli.table_history import TableHistory, uncovered, written
 from lakestream.cli.table_query import Cut, connect, cut_off
-from lakestream.cli.table_rest import RestTables
+from lakestream.cli.table_rest import CatalogError, RestTables
 from lakestream.cli.table_travel import rollback, snapshot_of, snapshots, tag
 
 app = typer.Typer(no_args_is_help=True, help="Look at a topic's Iceberg table, the way any engine would.")
 
 _POLL_S: Final = 0.25
+
+
+@app.command("list")
+def list_(catalog: Catalog = DEFAULT_CATALOG, json: Json = False) -> None:
+    """List the tables of the catalog, each with its topic if it is a stream's."""
+    tables = RestTables(catalog)
+    try:
+        found = [table for name in sorted(tables.names()) if (table := tables.load(name)) is not None]
+    except CatalogError as error:
+        fail(str(error))
+    rows = [
+        (each.table, each.topic, each.current.rows if each.current else 0, written(each.frontier)) for each in found
+    ]
+    if json:
+        emit_json([dict(zip(("table", "topic", "rows", "frontier"), row, strict=True)) for row in rows])
+    elif rows:
+        show_table(["table", "topic", "rows", "frontier"], rows)
+    else:
+        out.print("There are no tables yet: a topic's appears with its first commit.")
 
 
 @app.command()

@@ -71,7 +71,7 @@ class RestTables:
         tried = self.load(first) or self.load((*wanted.namespace, topic))
         if tried is not None and tried.topic in (None, topic):
             return tried
-        names = list(self._names())
+        names = list(self.names())
         suffixed = [(name, name[-1].removeprefix(first[-1])) for name in names if name[:-1] == first[:-1]]
         likely = [name for name, suffix in suffixed if _SUFFIX.fullmatch(suffix)]
         for name in (*likely, *(name for name in names if name not in likely)):
@@ -91,7 +91,8 @@ class RestTables:
         answer = self._ask("POST", self._path(table.name), body)
         return read_history(table.name, answer["metadata"])
 
-    def _names(self) -> Iterator[Name]:
+    def names(self) -> Iterator[Name]:
+        """Of all tables."""
         for namespace in self._ask("GET", "namespaces")["namespaces"]:
             path = f"namespaces/{quote(_LEVEL.join(namespace), safe='')}/tables"
             for found in self._ask("GET", path)["identifiers"]:

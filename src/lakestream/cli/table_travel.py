@@ -110,7 +110,7 @@ def rollback(
         say(f"It then has {target.rows} rows; now it has {current.rows}.")
         if gone:
             say(f"Offsets {', '.join(gone)} become gaps: consumers pass over them, and they are never used again.")
-        say(f"From offset {written(history.frontier)} on the stream goes on as if nothing had been: no record is lost.")
+        say(f"Records from {written(history.frontier)} on are not touched: they are committed on top, in their turn.")
     if not dry_run:
         if not yes and not json:
             typer.confirm(f"Roll {history.table} back?", abort=True)
