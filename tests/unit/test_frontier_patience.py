@@ -5,6 +5,8 @@ from collections.abc import Mapping
 
 from support.frontier import Fuse, Producer, World
 
+from lakestream.catalog.port import View
+from lakestream.errors import Unavailable
 from lakestream.frontier.patience import MIN_PACE_MS
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.worker import Worker
@@ -119,5 +121,25 @@ def test_more_than_a_tick_takes_goes_on_at_once() -> None:
         for _ in range(6):
             await worker.tick()
         await world.check_whole()
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_without_table_is_not_taken_for_one_that_is_level() -> None:
+    async def scenario() -> None:
+        world = World(settings=PipelineSettings(backoff_ms=0))
+        topic = await create(world, "slow", {INTERVAL: "600000"})
+        await write(world, Producer(world, "one"), topic)
+        worker, _ = world.pipeline()
+        catalog = worker._lake.catalog
+        make = catalog.create
+
+        async def fail(*args: object, **kwargs: object) -> View:
+            raise Unavailable("no catalog")
+
+        catalog.create = fail  # type: ignore[method-assign]
+        assert (await worker.tick()).failures
+        catalog.create = make  # type: ignore[method-assign]
+        assert (await worker.tick()).record_count == 2
 
     asyncio.run(scenario())

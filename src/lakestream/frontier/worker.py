@@ -156,8 +156,9 @@ class Worker:
             and any(head.frontier < head.next_offset for head in heads[topic.topic_id].values())
         ]
         if self._patience:
-            for topic_id in heads.keys() - {topic.topic_id for topic in behind}:
-                self._patience.level(topic_id, progress.looked_ms)
+            for topic_id, found_heads in heads.items():
+                if all(head.frontier >= head.next_offset for head in found_heads.values()):
+                    self._patience.level(topic_id, progress.looked_ms)
             behind = [
                 topic
                 for topic in behind
