@@ -14,11 +14,35 @@ KEPT_SNAPSHOTS: Final = 80
 GRACE_MS: Final = 3_600_000
 """How long files that a rewrite or a delete took out of the table stay for engines that still read them."""
 
+_MAX_AGE: Final = "history.expire.max-snapshot-age-ms"
+_MIN_KEPT: Final = "history.expire.min-snapshots-to-keep"
+
 
 def plan_expiry(metadata: TableMetadata, now_ms: int) -> list[int]:
-    """The snapshots to expire when one more is added: the oldest that no branch or tag names. A recent rewrite
-    and what it began from go only when nothing else is left to go."""
-    excess = len(metadata.snapshots) + 1 - MAX_SNAPSHOTS
+    """The snapshots to expire when one more is added, of those that no branch or tag names: the ones that the owner's
+    properties call too old, and the oldest of too many."""
+    old = _too_old(metadata, now_ms)
+    return sorted({*old, *_too_many(metadata, now_ms, len(old))})
+
+
+def _too_old(metadata: TableMetadata, now_ms: int) -> list[int]:
+    """By Iceberg's own properties. Without the age nothing is too old; one that is no number counts as not set."""
+    max_age_ms = _whole(metadata.properties.get(_MAX_AGE))
+    if max_age_ms is None:
+        return []
+    named = {ref.snapshot_id for ref in metadata.refs.values()} | {metadata.current_snapshot_id}
+    newest_first = sorted(metadata.snapshots, key=lambda snapshot: -(snapshot.sequence_number or 0))
+    beyond = newest_first[max(1, _whole(metadata.properties.get(_MIN_KEPT)) or 1) - 1 :]
+    return [
+        snapshot.snapshot_id
+        for snapshot in beyond
+        if snapshot.snapshot_id not in named and snapshot.timestamp_ms < now_ms - max_age_ms
+    ]
+
+
+def _too_many(metadata: TableMetadata, now_ms: int, going: int) -> list[int]:
+    """The oldest. A recent rewrite and what it began from go only when nothing else is left to go."""
+    excess = len(metadata.snapshots) - going + 1 - MAX_SNAPSHOTS
     if excess <= 0:
         return []
     named = {ref.snapshot_id for ref in metadata.refs.values()} | {metadata.current_snapshot_id}
@@ -51,6 +75,10 @@ def expired_files(index: ManifestIndex, old: TableMetadata, new: TableMetadata) 
     if dead:
         dead -= set().union(*(_named(index, found) for found in kept.values()))
     return [*sorted(path for path in dead if path.startswith(f"{new.location}/")), *sorted(gone), *lists]
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() else None
 
 
 def _appends(snapshot: Snapshot) -> bool:

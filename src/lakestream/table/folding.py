@@ -12,6 +12,7 @@ from lakestream.table.arrow import places_from_arrow
 from lakestream.table.rewriter import Keep
 
 KEY_COLUMNS: Final = ("_stream_partition", "_offset", "_key")
+_SETTLE_ROWS: Final = 65_536
 
 
 class Newest:
@@ -19,22 +20,31 @@ class Newest:
 
     def __init__(self) -> None:
         self._newest = pa.table({"key": pa.array([], pa.binary()), "offset": pa.array([], pa.int64())})
-
-    def __len__(self) -> int:
-        return int(self._newest.num_rows)
+        self._added: list[pa.Table] = []
+        self._added_rows = 0
 
     def add(self, rows: pa.Table) -> None:
         """Rows with `KEY_COLUMNS`, in any order."""
         found = pa.table({"key": _keys(rows), "offset": places_from_arrow(rows)[1]})
-        found = pa.concat_tables([self._newest, found.filter(pc.is_valid(found.column("key")))])
+        self._added.append(found.filter(pc.is_valid(found.column("key"))))
+        self._added_rows += rows.num_rows
+        # Only when as much came as there is: each key is then looked at a few times, however many come.
+        if self._added_rows > max(_SETTLE_ROWS, self._newest.num_rows):
+            self._settle()
+
+    def _settle(self) -> None:
+        found = pa.concat_tables([self._newest, *self._added])
         newest = found.group_by("key", use_threads=False).aggregate([("offset", "max")])
         keys, offsets = newest.column("key"), newest.column("offset_max")
         self._newest = pa.table({"key": keys.combine_chunks(), "offset": offsets.combine_chunks()})
+        self._added, self._added_rows = [], 0
 
     def keep(self, rows: pa.Table) -> npt.NDArray[np.bool_]:
         """Those that none of the added supersedes."""
+        if self._added:
+            self._settle()
         keep = np.ones(rows.num_rows, np.bool_)
-        if not len(self):
+        if not self._newest.num_rows:
             return keep
         places = pc.index_in(_keys(rows), value_set=self._newest.column("key"))
         known = np.asarray(pc.is_valid(places).to_numpy(zero_copy_only=False), np.bool_)
