@@ -31,6 +31,8 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     host: str = "127.0.0.1"
     port: int = 8181
+    vend_credentials: bool = False
+    """Whether engines that ask for them get the S3 keys of this process. Whoever reaches the door gets them then."""
 
 
 class SparkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -20,6 +20,7 @@ REFERENCE_PASSES = 144
 KNOWN_FAILURES: dict[str, str] = {}
 """Test → why it cannot pass here. Empty, and meant to stay so."""
 SUITE = "org.apache.iceberg.rest.RESTCompatibilityKitSuite"
+OPTIONS = ("-Drck.requires-namespace-create=true", "-Drck.supports-names-with-dot=true")
 KIT_S = 400.0
 
 
@@ -64,7 +65,7 @@ def outcomes(reports: Path) -> dict[str, Counter[str]]:
 
 def test_the_kit_passes(java: str, kit_jars: str, catalog: str, tmp_path: Path) -> None:
     reports = tmp_path / "reports"
-    command = [java, "-Xmx1g", "-Drck.local=false", "-Drck.requires-namespace-create=true"]
+    command = [java, "-Xmx1g", "-Drck.local=false", *OPTIONS]
     command += ["-cp", f"{kit_jars}/*", "org.junit.platform.console.ConsoleLauncher", "execute"]
     command += ["--select-class", SUITE, "--include-classname", ".*", "--reports-dir", str(reports)]
     command += ["--details", "none", "--disable-banner", "--disable-ansi-colors"]

@@ -58,7 +58,7 @@ def page_of(request: Request, names: Sequence[str]) -> tuple[Sequence[str], str 
     if asked is None and size is None:
         return names, None
     try:
-        after = base64.urlsafe_b64decode(asked.encode()).decode() if asked else ""
+        after = base64.b64decode(asked, b"-_", validate=True).decode() if asked else ""
         most = _PAGE if size is None else int(size)
     except (binascii.Error, ValueError) as error:
         raise RequestError("pageToken or pageSize is not one that was given out or makes sense here") from error

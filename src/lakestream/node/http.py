@@ -1,6 +1,7 @@
 """The HTTP door's process: the Iceberg REST catalog, health and metrics, under uvicorn."""
 
 import asyncio
+import os
 import socket
 from collections.abc import Callable
 
@@ -15,6 +16,7 @@ from lakestream.metadata.topics import Topics
 from lakestream.node.backends import open_backends
 from lakestream.node.fresh import open_freshener
 from lakestream.node.tables import open_catalog
+from lakestream.node.vending import storage_config, storage_credentials
 from lakestream.settings import Settings
 
 STOP_GRACE_S = 3
@@ -36,6 +38,8 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
         config = uvicorn.Config(
             create_app(
                 EngineTables(catalog.commits, backends.objects.url),
+                table_config=storage_config(settings.bucket, os.environ),
+                credentials=storage_credentials(settings.bucket, os.environ, allowed=place.vend_credentials),
                 metrics=Metrics(freshener.metrics),
                 freshen=freshener,
                 lag=lag,
