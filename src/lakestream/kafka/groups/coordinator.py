@@ -93,14 +93,14 @@ class GroupCoordinator:
 
     async def listed(self) -> list[tuple[str, Group]]:
         """Those for which this broker is the one to ask, for reading only. What is in nobody's hands is at rest."""
-        stored = await stored_groups(self._store)
+        stored = set(await stored_groups(self._store))
         held = {each.name: each.machine for each in self._leases.held()}
         brokers = await self._streams.brokers.live() or [self._streams.broker]
-        mine = [
-            name for name in stored if name not in held and await self._chosen(name, brokers) == self._streams.broker
-        ]
+        free = sorted(stored - held.keys())
+        chosen = await asyncio.gather(*(self._chosen(name, brokers) for name in free))
+        mine = {name: Group(0, 0) for name, broker in zip(free, chosen, strict=True) if broker == self._streams.broker}
         known = {name: machine for name, machine in held.items() if machine.members or name in stored}
-        return sorted((known | {name: Group(0, 0) for name in mine}).items())
+        return sorted((known | mine).items())
 
     async def join(self, group: str, request: Join) -> Joined:
         settings = self._settings
