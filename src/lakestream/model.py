@@ -1,6 +1,6 @@
 """The nouns every room shares. Data only: frozen, slotted, without behaviour."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
@@ -32,6 +32,7 @@ class DataFile:
     timestamp_max_ms: int | None
     spec_id: int = 0
     trouble: str = ""
+    timestamp_min_ms: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,11 @@
 """A Delta log in memory, and a table with a mirror on real files behind a real HTTP door."""
 
 import asyncio
+import os
 import random
 import socket
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -14,6 +16,8 @@ from uuid import UUID
 
 import pyarrow as pa
 import uvicorn
+from deltalake import DeltaTable
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from lakestream.catalog.mirrored import IcebergSide
@@ -33,8 +37,11 @@ from lakestream.table.schema import RAW_SCHEMA
 from support.tables import write_file
 
 T = TypeVar("T")
+Rows = list[tuple[int, int, bytes]]
+KEYS = ("_stream_partition", "_offset", "_value")
 COLUMNS: pa.Schema = schema_to_pyarrow(RAW_SCHEMA, include_field_ids=False)
 CONFIGS = {"lakestream.table.formats": "iceberg,delta"}
+OLD_S = 100 * 86_400
 SETTINGS = PipelineSettings(backoff_ms=0, max_backoff_ms=0)
 
 
@@ -124,16 +131,42 @@ class Scene:
         frontier = (*view.frontier[:partition], start + count, *view.frontier[partition + 1 :])
         return self.run(self.tables.commit(view, add=[file], remove=[], frontier=frontier))
 
-    def rows(self) -> list[tuple[int, int, bytes]]:
-        """Of the Iceberg side."""
-        found = []
-        for file in self.view.files:
-            table = pa.parquet.read_table(file.path.removeprefix("file:").replace("//", ""), columns=_KEYS)
-            found += [tuple(row.values()) for row in table.to_pylist()]
-        return sorted(found)
+    def replace(self) -> View:
+        """One file in the place of all of partition 0."""
+        view = self.view
+        file = write_file(self.folder / DATA_FOLDER, 0, view.frontier[0], spec_id=1)
+        gone = [live for live in view.files if live.partition_max == 0]
+        return self.run(self.tables.commit(view, add=[file], remove=gone, frontier=view.frontier))
+
+    def engine(self) -> RestCatalog:
+        return RestCatalog("lake", uri=self.uri)
+
+    def rows(self, snapshot_id: int | None = None) -> Rows:
+        """Of the Iceberg side, as an engine reads it."""
+        with self.engine() as catalog:
+            scan = catalog.load_table("default.orders").scan(selected_fields=KEYS, snapshot_id=snapshot_id)
+            return tuples(scan.to_arrow())
 
 
-_KEYS = ["_stream_partition", "_offset", "_value"]
+def tuples(table: pa.Table) -> Rows:
+    return sorted(tuple(row[key] for key in KEYS) for row in table.select(KEYS).to_pylist())
+
+
+def expected(*ends: int) -> Rows:
+    """Of a table whose partitions end there."""
+    return [(partition, offset, b"v%d" % offset) for partition, end in enumerate(ends) for offset in range(end)]
+
+
+def delta_rs(folder: Path) -> Rows:
+    """Of the mirror."""
+    return tuples(DeltaTable(folder).to_pyarrow_table(columns=list(KEYS)))
+
+
+def age(folder: Path) -> None:
+    """Everything under the table was written long ago."""
+    then = time.time() - OLD_S
+    for path in folder.rglob("*"):
+        os.utime(path, (then, then))
 
 
 @contextmanager

@@ -247,7 +247,9 @@ def test_topics_that_do_not_ask_or_have_no_table_get_none() -> None:
     asyncio.run(scenario())
 
 
-FILE = DataFile("memory://b/t/_data/a.parquet", 3, 100, 1, 2, 5, 9, 1_700_000_000_123)
+FILE = DataFile(
+    "memory://b/t/_data/a.parquet", 3, 100, 1, 2, 5, 9, 1_700_000_000_123, timestamp_min_ms=1_700_000_000_000
+)
 VIEW = View(None, "default.t", "memory://b/t", "memory://b/t/_iceberg/00007-x.metadata.json", 4, (10,), (FILE,), ())  # type: ignore[arg-type]
 EMPTY = Shown(3, frozenset(), COLUMNS)
 
@@ -255,7 +257,7 @@ EMPTY = Shown(3, frozenset(), COLUMNS)
 def test_statistics_say_what_the_manifest_says() -> None:
     assert json.loads(stats_of(FILE)) == {
         "numRecords": 3,
-        "minValues": {"_stream_partition": 1, "_offset": 5},
+        "minValues": {"_stream_partition": 1, "_offset": 5, "_timestamp": "2023-11-14T22:13:20.000Z"},
         "maxValues": {"_stream_partition": 2, "_offset": 9, "_timestamp": "2023-11-14T22:13:20.124Z"},
         "nullCount": {"_stream_partition": 0, "_offset": 0},
     }
@@ -271,6 +273,11 @@ def test_a_step_names_what_it_was_made_from() -> None:
     assert [file.path for file in step.add] == ["_data/a.parquet"]
     assert (step.remove, step.columns, step.snapshot_id, step.metadata_version) == ([], [], 4, 7)
     assert difference(replace(EMPTY, paths=frozenset(["_data/a.parquet"]), snapshot_id=4), VIEW, COLUMNS, 99) is None
+
+
+def test_files_in_trouble_stop_the_mirror() -> None:
+    with pytest.raises(StorageError, match="it is ORC"):
+        difference(EMPTY, replace(VIEW, files=(FILE, replace(FILE, trouble="it is ORC"))), COLUMNS, 99)
 
 
 def test_files_elsewhere_stop_the_mirror() -> None:

@@ -146,7 +146,7 @@ def _delete_trouble(file: IcebergFile) -> str:
 
 def to_data_file(file: IcebergFile) -> DataFile:
     lower, upper = file.lower_bounds or {}, file.upper_bounds or {}
-    timestamp_max_us = _bound(_LONG, upper, _TIMESTAMP)
+    timestamp_min_us, timestamp_max_us = _bound(_LONG, lower, _TIMESTAMP), _bound(_LONG, upper, _TIMESTAMP)
     return DataFile(
         path=file.file_path,
         record_count=file.record_count,
@@ -158,6 +158,7 @@ def to_data_file(file: IcebergFile) -> DataFile:
         timestamp_max_ms=None if timestamp_max_us is None else timestamp_max_us // 1000,
         spec_id=file.spec_id,
         trouble=_data_trouble(file),
+        timestamp_min_ms=None if timestamp_min_us is None else timestamp_min_us // 1000,
     )
 
 

@@ -9,7 +9,7 @@ from lakestream import pipeline
 from lakestream.catalog.mirrored import IcebergSide
 from lakestream.frontier.delta.rs import DeltaRs
 from lakestream.node.backends import open_backends
-from lakestream.node.tables import open_catalog
+from lakestream.node.tables import io_properties, open_catalog
 from lakestream.settings import Settings
 
 
@@ -33,9 +33,10 @@ async def run_pipeline(
 def open_delta() -> Iterator[DeltaRs]:
     """Delta logs in the same store as the bucket, with the credentials and the endpoint of the environment."""
     options = {name: value for name, value in os.environ.items() if name.startswith(("AWS_", "GOOGLE_", "AZURE_"))}
-    if "AWS_ENDPOINT" in options:
+    endpoint = io_properties(os.environ).get("s3.endpoint")
+    if endpoint:
         # Plain HTTP is only ever used if the configured endpoint says so.
-        options |= {"AWS_ENDPOINT_URL": options["AWS_ENDPOINT"], "AWS_ALLOW_HTTP": "true"}
+        options |= {"AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true"}
     delta = DeltaRs(options)
     try:
         yield delta

@@ -34,7 +34,11 @@ def difference(shown: Shown, view: View, columns: pa.Schema, now_ms: int) -> Ste
 
 
 def check_mirrorable(view: View) -> None:
-    """Delta's live files are whole: it would show rows that position deletes have taken out of Iceberg's."""
+    """Delta's live files are whole: it would show rows that position deletes have taken out of Iceberg's. A file that
+    no stream can be served from is not shown either, until its owner has decided what becomes of it."""
+    trouble = next((file.trouble for file in view.files if file.trouble), None)
+    if trouble is not None:
+        raise StorageError(f"{view.table} has a file in trouble, so its Delta mirror stays as it was: {trouble}")
     if view.deletes:
         raise StorageError(
             f"{view.table} has rows that are deleted by {len(view.deletes)} delete files (merge-on-read), which its "
@@ -55,10 +59,11 @@ def stats_of(file: DataFile) -> str:
     ):
         if bottom is not None and top is not None:
             low[name], high[name], nulls[name] = bottom, top, 0
-    latest = None if file.timestamp_max_ms is None else _time(file.timestamp_max_ms + 1)
-    if latest is not None:
-        # The bound is cut to milliseconds: the next one is beyond every row.
-        high["_timestamp"] = latest
+    if file.timestamp_min_ms is not None and file.timestamp_max_ms is not None:
+        # Bounds are cut to milliseconds: the one after the last is beyond every row.
+        earliest, latest = _time(file.timestamp_min_ms), _time(file.timestamp_max_ms + 1)
+        if earliest is not None and latest is not None:
+            low["_timestamp"], high["_timestamp"] = earliest, latest
     stats = {"numRecords": file.record_count, "minValues": low, "maxValues": high, "nullCount": nulls}
     return json.dumps(stats, separators=(",", ":"))
 

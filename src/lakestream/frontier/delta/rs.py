@@ -8,7 +8,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake import Field as DeltaField
 from deltalake import Schema as DeltaSchema
-from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
 
 from lakestream.catalog.threads import Threads
@@ -33,7 +33,8 @@ files bounds the tombstones in checkpoints; no VACUUM sees the files themselves,
 
 
 class DeltaRs:
-    """Implements `DeltaLog`. Handles are kept, so that a look reads only what is new; `close` ends the threads."""
+    """Implements `DeltaLog`. Of each log the handle of the last look is kept for the commit that follows it: never for
+    the next look, a handle does not notice that its log was deleted. `close` ends the threads."""
 
     def __init__(self, storage_options: Mapping[str, str]) -> None:
         self._storage_options = dict(storage_options)
@@ -54,16 +55,16 @@ class DeltaRs:
 
     def _read(self, location: str) -> Shown | None:
         try:
-            table = self._newest(location)
+            table = DeltaTable(location, storage_options=self._storage_options)
             actions = table.get_add_actions()
             columns = pa.schema(table.schema().to_arrow())
             snapshot_id = table.transaction_version(SNAPSHOT_APP)
             metadata_version = table.transaction_version(VERSION_APP)
         except TableNotFoundError:
-            self._handles.pop(location, None)
             return None
         except (DeltaError, OSError) as error:
-            raise self._failed(location, error) from error
+            raise _failed(location, error) from error
+        self._handles[location] = table
         return Shown(
             log_version=table.version(),
             paths=frozenset(unquote(path) for path in actions.column("path").to_pylist()),
@@ -71,15 +72,6 @@ class DeltaRs:
             snapshot_id=-1 if snapshot_id is None else snapshot_id,
             metadata_version=-1 if metadata_version is None else metadata_version,
         )
-
-    def _newest(self, location: str) -> DeltaTable:
-        known = self._handles.get(location)
-        if known is not None:
-            known.update_incremental()
-            return known
-        table = DeltaTable(location, storage_options=self._storage_options)
-        self._handles[location] = table
-        return table
 
     def _create(self, location: str, name: str, columns: pa.Schema) -> None:
         try:
@@ -95,13 +87,19 @@ class DeltaRs:
                 configuration=PROPERTIES,
                 storage_options=self._storage_options,
             )
-        except (CommitFailedError, DeltaProtocolError) as error:
-            raise Conflict(f"the Delta log of {location} is there already") from error
         except (DeltaError, OSError) as error:
-            raise self._failed(location, error) from error
+            if self._exists(location):
+                raise Conflict(f"the Delta log of {location} is there already") from error
+            raise _failed(location, error) from error
+
+    def _exists(self, location: str) -> bool:
+        try:
+            return DeltaTable.is_deltatable(location, self._storage_options)
+        except (DeltaError, OSError):
+            return False
 
     def _commit(self, location: str, shown: Shown, step: Step) -> None:
-        table = self._handles.get(location)
+        table = self._handles.pop(location, None)
         if table is None or table.version() != shown.log_version:
             raise Conflict(f"the Delta log of {location} was read again since")
         now_ms = step.timestamp_ms
@@ -121,18 +119,14 @@ class DeltaRs:
                 actions, "append", table.schema(), commit_properties=CommitProperties(app_transactions=fence)
             )
         except CommitFailedError as error:
-            self._handles.pop(location, None)
             raise Conflict(f"another mirror has committed to the Delta log of {location}") from error
         except (DeltaError, OSError) as error:
-            raise self._failed(location, error) from error
-        table.update_incremental()
+            raise _failed(location, error) from error
 
-    def _failed(self, location: str, error: Exception) -> Exception:
-        """The handle goes too: what it holds may be the trouble."""
-        self._handles.pop(location, None)
-        if isinstance(error, DeltaProtocolError):
-            return StorageError(
-                f"the Delta log of {location} is damaged: delete the folder _delta_log, and the mirror "
-                f"begins anew: {error}"
-            )
-        return Unavailable(f"the Delta log of {location} cannot be read or written now: {error}")
+
+def _failed(location: str, error: Exception) -> Unavailable:
+    """delta-rs does not tell a damaged log from a store that does not answer."""
+    return Unavailable(
+        f"the Delta log of {location} cannot be read or written now; if it stays so, delete its folder _delta_log, and "
+        f"the mirror begins anew: {error}"
+    )
