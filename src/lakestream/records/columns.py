@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import mmap
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -86,10 +87,20 @@ class Columns:
             yield int(self.partition[start]), int(starts[start]), self.slice(start, stop)
 
 
-def _binary(rows: int, data_bytes: int) -> Binary:
-    offsets = np.empty(rows + 1, np.int32)
+Empty = Callable[[int, type[np.generic]], npt.NDArray[Any]]
+
+
+def _returned(count: int, kind: type[np.generic]) -> npt.NDArray[Any]:
+    """An array whose memory goes back to the system when it goes. The allocator would keep what was touched once, and
+    touch something else the next time."""
+    size_bytes = max(1, count * np.dtype(kind).itemsize)
+    return np.frombuffer(mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), kind, count)
+
+
+def _binary(rows: int, data_bytes: int, empty: Empty) -> Binary:
+    offsets = empty(rows + 1, np.int32)
     offsets[0] = 0
-    return Binary(offsets, np.empty(data_bytes, np.uint8), np.empty(rows, np.uint8))
+    return Binary(offsets, empty(data_bytes, np.uint8), empty(rows, np.uint8))
 
 
 class Arena:
@@ -108,23 +119,24 @@ class Arena:
         if capacity_bytes > _MAX_ARENA_BYTES:
             raise ValueError(f"an arena holds less than 2 GiB, not {capacity_bytes} bytes")
         self.capacity_bytes = capacity_bytes
+        empty: Empty = np.empty if capacity_bytes == self._nominal_bytes else _returned
         rows, headers = capacity_bytes // MIN_RECORD_BYTES + 1, capacity_bytes // MIN_HEADER_BYTES + 1
-        header_offsets = np.empty(rows + 1, np.int32)
+        header_offsets = empty(rows + 1, np.int32)
         header_offsets[0] = 0
         self._arrays = Columns(
-            np.empty(rows, np.int32),
-            np.empty(rows, np.int64),
-            np.empty(rows, np.int64),
-            np.empty(rows, np.int32),
-            np.empty(rows, np.int32),
-            _binary(rows, capacity_bytes),
-            _binary(rows, capacity_bytes),
+            empty(rows, np.int32),
+            empty(rows, np.int64),
+            empty(rows, np.int64),
+            empty(rows, np.int32),
+            empty(rows, np.int32),
+            _binary(rows, capacity_bytes, empty),
+            _binary(rows, capacity_bytes, empty),
             header_offsets,
-            _binary(headers, capacity_bytes),
-            _binary(headers, capacity_bytes),
-            _binary(rows, capacity_bytes),
+            _binary(headers, capacity_bytes, empty),
+            _binary(headers, capacity_bytes, empty),
+            _binary(rows, capacity_bytes, empty),
         )
-        self._spare = np.empty(capacity_bytes + 64, np.uint8)
+        self._spare = empty(capacity_bytes + 64, np.uint8)
         self.table = address_table(
             [self._arrays.partition, *source_arrays(self._arrays), self._spare],
         )
