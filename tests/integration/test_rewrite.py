@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient, NewTopic
 from py4j.protocol import Py4JJavaError
 from support.processes import Cluster
+from support.tables import open_door
 
 from lakestream import objects
 from lakestream.catalog.tables import PyIcebergTables
@@ -31,9 +33,12 @@ TOPIC = "orders"
 PARTITIONS = 2
 TICK_S = 1.0
 LOOK_S = 0.1
+PAUSE_S = 0.3
 SETTLES_WITHIN_S = 60
 Place = tuple[int, int]
 """Partition and offset."""
+
+EVERYTHING = ", options => map('rewrite-all', 'true')"
 
 _names = count()
 
@@ -198,11 +203,11 @@ class Stream:
             self.trouble.append(error)
 
     def _produce_on(self) -> None:
-        while not self.stop.wait(0.05):
-            self.produce([b"kept"] * 20)
+        while not self.stop.wait(0.2):
+            self.produce([b"kept"] * 40)
 
     def _consume_on(self) -> None:
-        while not self.stop.is_set():
+        while not self.stop.wait(PAUSE_S):
             ends = self.ends()
             self.book.check_pass(self.read(ends), ends)
             self.passes += 1
@@ -226,16 +231,21 @@ class Stream:
             await store.close()
 
 
+def add_catalog(spark: Any, uri: str) -> str:
+    """A Spark catalog of this test's own; its name."""
+    name = f"rewrite{next(_names)}"
+    spark.conf.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
+    for key, value in (("type", "rest"), ("uri", uri), ("cache-enabled", "false")):
+        spark.conf.set(f"spark.sql.catalog.{name}.{key}", value)
+    return name
+
+
 @pytest.fixture
 def stream(spark: Any, cluster: Callable[..., Cluster]) -> Stream:
     made = cluster(2, http=True)
     admin = AdminClient({"bootstrap.servers": made.bootstrap})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(30)
-    name = f"rewrite{next(_names)}"
-    spark.conf.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
-    for key, value in (("type", "rest"), ("uri", made.catalog), ("cache-enabled", "false")):
-        spark.conf.set(f"spark.sql.catalog.{name}.{key}", value)
-    return Stream(made, Book(), name, spark)
+    return Stream(made, Book(), add_catalog(spark, made.catalog), spark)
 
 
 def erase(stream: Stream, key: bytes) -> None:
@@ -249,28 +259,80 @@ def set_mode(stream: Stream, mode: str) -> None:
     stream.alter(f"SET TBLPROPERTIES ({modes})")
 
 
-@pytest.mark.slow
+def prepare(stream: Stream) -> None:
+    """Something to erase, and a column of the owner's own."""
+    for key in (b"erase-1", b"erase-2"):
+        stream.produce([key, b"kept", b"kept"] * 40)
+    stream.wait_in_table()
+    stream.alter("ADD COLUMN note string")
+    set_mode(stream, "merge-on-read")
+
+
+def settle(stream: Stream) -> None:
+    """Until the pipeline has committed on top of what was done."""
+    commits = stream.commits
+    stream.wait_in_table()
+    deadline = time.monotonic() + SETTLES_WITHIN_S
+    while stream.commits == commits:
+        assert time.monotonic() < deadline, stream.trouble
+        time.sleep(LOOK_S)
+
+
 def test_consumers_do_not_notice_rewrites(stream: Stream) -> None:
-    everything = ", options => map('rewrite-all', 'true')"
     with stream.running():
-        for key in (b"erase-1", b"erase-2"):
-            stream.produce([key, b"kept", b"kept"] * 40)
-        stream.wait_in_table()
-        stream.alter("ADD COLUMN note string")
-        stream.call("rewrite_data_files", everything)
+        prepare(stream)
+        erase(stream, b"erase-1")
+        stream.call("rewrite_data_files", f", strategy => 'sort', sort_order => '_value DESC'{EVERYTHING}")
+        settle(stream)
+    stream.check()
+
+
+@pytest.mark.slow
+def test_consumers_do_not_notice_anything_that_an_owner_may_do(stream: Stream) -> None:
+    with stream.running():
+        prepare(stream)
+        set_mode(stream, "copy-on-write")
+        stream.call("rewrite_data_files", EVERYTHING)
         erase(stream, b"erase-1")
         stream.sql("UPDATE TABLE_ SET note = 'seen' WHERE _offset % 7 = 0")
-        stream.call("rewrite_data_files", f", strategy => 'sort', sort_order => '_value DESC'{everything}")
+        stream.call("rewrite_data_files", f", strategy => 'sort', sort_order => '_value DESC'{EVERYTHING}")
         set_mode(stream, "merge-on-read")
         erase(stream, b"erase-2")
         stream.sql("UPDATE TABLE_ SET note = 'seen twice' WHERE _offset % 21 = 0")
-        stream.call("rewrite_position_delete_files", everything)
+        stream.call("rewrite_position_delete_files", EVERYTHING)
         stream.call("rewrite_manifests")
         stream.call("expire_snapshots", ", older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1")
-        commits = stream.commits
-        stream.wait_in_table()
-        while stream.commits == commits:
-            time.sleep(LOOK_S)
+        settle(stream)
     stream.check()
     [(noted,)] = stream.sql("SELECT count(*) FROM TABLE_ WHERE note IS NOT NULL")
     assert noted > 40
+
+
+REFUSED = {
+    "INSERT INTO TABLE_ SELECT * FROM TABLE_ WHERE _offset < 5": "5 rows would be appended to a stream's table .*topic",
+    "MERGE INTO TABLE_ t USING (SELECT * FROM TABLE_ WHERE _offset = 3) s ON t._offset = s._offset + 1000"
+    " WHEN NOT MATCHED THEN INSERT *": "1 rows would be appended",
+    "INSERT OVERWRITE TABLE_ SELECT a.* FROM TABLE_ a CROSS JOIN TABLE_ b": "144 rows with only 12 offsets",
+    "ALTER TABLE TABLE_ DROP COLUMN _value": "column _value of a stream's table cannot be dropped",
+    "ALTER TABLE TABLE_ RENAME COLUMN _key TO id": "column _key of a stream's table cannot be",
+    "ALTER TABLE TABLE_ SET TBLPROPERTIES ('format-version' = '3')": "stays in format version 2",
+    "ALTER TABLE TABLE_ DROP PARTITION FIELD _offset_window": "default partition spec of a stream's table keeps",
+}
+
+
+def test_spark_is_told_why(spark: Any, tmp_path: Path) -> None:
+    with open_door(tmp_path) as door:
+        table = f"{add_catalog(spark, door.uri)}.default.orders"
+        door.create()
+        door.append(12)
+        before = door.load()
+        for statement, sentence in REFUSED.items():
+            with pytest.raises(Py4JJavaError, match=sentence):
+                spark.sql(statement.replace("TABLE_", table)).collect()
+            assert door.load() == before, statement
+        spark.sql(f"ALTER TABLE {table} ADD PARTITION FIELD days(_timestamp)")
+        spark.sql(f"DELETE FROM {table} WHERE _offset = 3")
+        spark.sql(f"TRUNCATE TABLE {table}")
+        assert door.load().files == ()
+        assert door.append(2).frontier == (14,)
+        assert spark.sql(f"SELECT count(*) FROM {table}").collect()[0][0] == 2
