@@ -11,7 +11,20 @@ from rich.table import Table
 
 from benchmarks.result import QUICK, Result
 
-PARTS = ("ready", "produce", "consume", "replay", "lookup", "first_record", "stored", "pipeline", "maintain", "memory")
+PARTS = (
+    "ready",
+    "produce",
+    "consume",
+    "replay",
+    "lookup",
+    "first_record",
+    "stored",
+    "pipeline",
+    "maintain",
+    "commits",
+    "fresh",
+    "memory",
+)
 RESULTS = Path(__file__).parent / "results.json"
 
 
