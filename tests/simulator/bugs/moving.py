@@ -1,7 +1,7 @@
 """Bugs on the way from the WAL into the table, and in the collection of what is left behind."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -10,13 +10,16 @@ from uuid import UUID
 
 import msgspec
 
+from lakestream.catalog.port import View
 from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import Conflict, Unavailable
 from lakestream.frontier import advance, collector
+from lakestream.frontier.plan import Range
+from lakestream.frontier.replacement import frontier_of
 from lakestream.frontier.worker import Worker
 from lakestream.metadata import log
 from lakestream.metadata.head import Head
-from lakestream.model import StreamPartition
+from lakestream.model import DataFile, StreamPartition
 from simulator import outsiders
 from simulator.bugs.registry import bug
 
@@ -100,9 +103,23 @@ def marker_lost_with_its_snapshot() -> Iterator[None]:
 def frontier_moved_back_by_a_zombie() -> Iterator[None]:
     """The commit does not check that its ranges start at the table's frontier, nor the catalog that it falls."""
     with (
-        patch.object(advance, "_starts_hold", lambda view, ranges: True),
+        patch.object(advance, "replaceable", lambda planned_on, now, ranges: ()),
         patch("lakestream.catalog.simulated.check_commit", lambda *_: None),
     ):
+        yield
+
+
+@bug
+def replaces_whatever_is_new() -> Iterator[None]:
+    """A late commit takes every file for an earlier part of its own rows that it did not plan on."""
+
+    def careless(planned_on: View, now: View, ranges: Sequence[Range]) -> tuple[DataFile, ...] | None:
+        if any(frontier_of(now, each.partition) >= each.end for each in ranges):
+            return None
+        known = {file.path for file in planned_on.files}
+        return tuple(file for file in now.files if file.path not in known)
+
+    with patch.object(advance, "replaceable", careless):
         yield
 
 
