@@ -1,7 +1,7 @@
 """Spark reads, follows and writes topics, with a real broker, a real catalog and real table files."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
@@ -10,8 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.errors import StreamingQueryException
-from support.processes import free_ports
+from support.processes import Cluster, free_ports
 from support.source import BASE_MS, Node, source_node
 
 from lakestream.errors import OffsetOutOfRange, RequestError, UnknownStream
@@ -136,6 +138,21 @@ def test_a_snapshot_is_read_as_it_was(node: Node) -> None:
 
 async def _topics(node: Node) -> Any:
     return await node.topics.list()
+
+
+def test_the_union_is_whole_while_a_real_door_freshens_the_table(cluster: Callable[..., Cluster]) -> None:
+    """Processes as a user has them: loading the table may commit the tail at that very moment."""
+    made = cluster(http=True)
+    admin = AdminClient({"bootstrap.servers": made.bootstrap})
+    admin.create_topics([NewTopic("fresh", 1)])["fresh"].result(30)
+    options = parse({"kafka.bootstrap.servers": made.bootstrap, "uri": made.catalog, "topic": "fresh"})
+    producer = Producer({"bootstrap.servers": made.bootstrap})
+    for seen in (10, 20, 30):
+        for number in range(seen - 10, seen):
+            producer.produce("fresh", b"%d" % number)
+        assert producer.flush(30) == 0
+        reader = TopicReader(options, SPARK_SCHEMA)
+        assert places(reader, reader.partitions()) == expected(seen)
 
 
 def test_a_broker_that_is_gone_is_passed_by(node: Node) -> None:
