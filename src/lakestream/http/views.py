@@ -32,7 +32,7 @@ class ViewRoutes:
         self._pointers = pointers
 
     def routes(self) -> list[Route]:
-        space, view = "/v1/namespaces/{namespace}", "/v1/namespaces/{namespace}/views/{view:path}"
+        space, view = "/v1/namespaces/{namespace}", "/v1/namespaces/{namespace}/views/{view}"
         return [
             Route(f"{space}/views", self.list_views, methods=["GET"]),
             Route(f"{space}/views", self.create_view, methods=["POST"]),

@@ -13,7 +13,7 @@ def storage_config(bucket_url: str, environment: Mapping[str, str]) -> dict[str,
         return {}
     endpoint = environment.get("AWS_ENDPOINT") or environment.get("AWS_ENDPOINT_URL")
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
-    told = {}
+    told: dict[str, str] = {}
     if endpoint:
         told |= {"s3.endpoint": endpoint, "s3.path-style-access": "true"}
     if region:
