@@ -7,7 +7,7 @@ from typer import Exit
 
 from lakestream.cli.options import parse_time
 from lakestream.cli.table_history import TableHistory, read_history, uncovered
-from lakestream.cli.table_query import _parts
+from lakestream.cli.table_query import _named
 
 
 def snapshot(number: int, parent: int | None, vector: str | None) -> dict[str, Any]:
@@ -91,17 +91,23 @@ def test_uncovered_offsets_are_told_partition_by_partition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "parts"),
+    ("sql", "names"),
     [
-        ("orders", ("orders",)),
-        ("orders AS o", ("orders",)),
-        ('"default".x', ("default", "x")),
-        ('lake."default".y AS z', ("lake", "default", "y")),
-        ('"a.b"."c""d"', ("a.b", 'c"d')),
+        ("SELECT 1 FROM orders", [("orders",)]),
+        ('FROM orders AS o JOIN "default".x USING (_offset)', [("default", "x"), ("orders",)]),
+        ('FROM lake."default".y', [("lake", "default", "y")]),
+        ("WITH w AS (SELECT * FROM a) SELECT * FROM w, b", [("a",), ("b",)]),
+        ("SELECT 1 FROM a WHERE n IN (SELECT m FROM c) UNION ALL SELECT 2 FROM d", [("a",), ("c",), ("d",)]),
     ],
 )
-def test_the_parts_of_a_name(text: str, parts: tuple[str, ...]) -> None:
-    assert _parts(text) == parts
+def test_the_tables_that_a_query_names(sql: str, names: list[tuple[str, ...]]) -> None:
+    assert _named(sql) == names
+
+
+@pytest.mark.parametrize("sql", ["SELEC 1", "SELECT 1", "DROP TABLE orders"])
+def test_what_names_no_table_cannot_be_asked_of_the_past(sql: str) -> None:
+    with pytest.raises(Exit):
+        _named(sql)
 
 
 def test_times_are_iso_or_milliseconds() -> None:

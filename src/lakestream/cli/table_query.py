@@ -4,10 +4,10 @@ A query of the past reads views of the same names, each of one snapshot and, for
 the group's. The snapshot is chosen once per table, so everything a statement reads of a table is one state of it.
 """
 
-import re
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 from duckdb_extensions import import_extension
@@ -17,7 +17,6 @@ from lakestream.cli.table_history import TableHistory
 from lakestream.cli.table_rest import RestTables
 
 _EXTENSIONS: Final = ("avro", "httpfs", "iceberg")
-_IDENTIFIER: Final = re.compile(r'"((?:[^"]|"")+)"|([^\s."]+)')
 _LEVELS: Final = 2
 
 
@@ -64,28 +63,31 @@ def cut_off(
 
 
 def _named(sql: str) -> list[tuple[str, ...]]:
-    """The tables that one statement names, each by its parts."""
+    """The tables that a query names, each by its parts. Names that it gives to its own parts (WITH) are none."""
     with duckdb.connect() as parser:
         try:
-            found = parser.get_table_names(sql, qualified=True)
+            [(text,)] = parser.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()
         except duckdb.Error as error:
             fail(str(error).split("\n\nLINE")[0])
-    names = {_parts(text) for text in found}
+    tree = json.loads(text)
+    if tree["error"]:
+        fail(f"this cannot be asked of the past: {tree['error_message']}")
+    nodes = list(_nodes(tree["statements"]))
+    own = {entry["key"] for node in nodes for entry in node.get("cte_map", {}).get("map", ())}
+    parts = ("catalog_name", "schema_name", "table_name")
+    found = [tuple(filter(None, (node[part] for part in parts))) for node in nodes if node.get("type") == "BASE_TABLE"]
+    names = {name for name in found if len(name) > 1 or name[0] not in own}
     if not names:
         fail("the query names no table")
     return sorted(names)
 
 
-def _parts(text: str) -> tuple[str, ...]:
-    """Of `a."b".c AS x`: a, b, c."""
-    parts, position = [], 0
-    while (found := _IDENTIFIER.match(text, position)) is not None:
-        parts.append(found.group(2) or found.group(1).replace('""', '"'))
-        position = found.end()
-        if text[position : position + 1] != ".":
-            break
-        position += 1
-    return tuple(parts)
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """All objects of a JSON document."""
+    if isinstance(tree, dict):
+        yield tree
+    for child in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from _nodes(child)
 
 
 def _make_view(connection: duckdb.DuckDBPyConnection, history: TableHistory, cut: Cut) -> None:
