@@ -144,6 +144,7 @@ def test_a_rival_between_any_two_calls_and_the_move_are_one_after_the_other(riva
                 seen.append(await locations(store))
                 return
             if rival == "drop":
+                seen.append(await locations(store))
                 await pointers.drop(TABLES[2])
                 return
             rows = [await pointers.get(table) for table in TABLES]
@@ -176,6 +177,8 @@ def test_a_rival_between_any_two_calls_and_the_move_are_one_after_the_other(riva
         elif rival == "move":
             assert after == ["rival"] * 3
         else:
+            # A commit to a table that was dropped before it cannot be.
+            assert won[0] == (seen == [{"new"}])
             assert after == (["new", "new", None] if won[0] else ["old", "old", None])
         return over
 
