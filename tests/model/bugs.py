@@ -40,6 +40,7 @@ BUGS = {
     "head-frontier-moved-back": Bug(_SMALL, FALLS),
     "file-deleted-after-unknown-outcome": Bug(_SMALL, "a file is deleted that the table names"),
     "orphan-judged-by-age": Bug(_SMALL, CONDEMNED),
+    "orphan-judged-by-its-start": Bug(_TWO_PIPELINES, CONDEMNED),
     "orphan-reaped-at-the-frontier": Bug(_SMALL, CONDEMNED),
     "collected-without-fence": Bug(_SMALL, NAMED),
     "extents-read-before-the-fence": Bug(_SMALL, NAMED),

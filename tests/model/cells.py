@@ -99,7 +99,7 @@ class Shape:
         self.end = [[self._cell("end", i, p) for p in self.partitions] for i in self.files]
         self.condemned = [self._cell("condemned", i) for i in self.files]
         self.orphan = [[self._cell("orphan", i, p) for p in self.partitions] for i in self.orphans]
-        """Files that nobody will commit any more: start + 1 per partition."""
+        """Files that nobody will commit any more: the end of the range per partition."""
         self.gone = bounds.objects
         """Value of `upload` when the object was collected under its flush."""
         self._symmetries = [itemgetter(*order) for order in self._orders()]

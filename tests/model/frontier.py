@@ -52,7 +52,11 @@ def _commit(rules: Rules, state: State, i: int) -> Iterator[Step]:
     """Whether the worker hears of it makes no difference: the next tick reads the table."""
     shape = rules.shape
     parts = [p for p in shape.partitions if state[shape.end[i][p]]]
-    if all(state[shape.start[i][p]] == state[shape.table_frontier[p]] for p in parts):
+    if fits(shape, state, i):
+        if any(state[shape.start[i][p]] != state[shape.table_frontier[p]] for p in parts):
+            cells = list(state)
+            clear_file(shape, cells, i)
+            yield Step("pipeline {0} cannot replace what the table has by now and discards its file", (i,), cells, FAIR)
         step = _committed(shape, state, i, parts)
         if "advance-only-by-the-committer" in rules.bugs:
             yield step._replace(text=step.text + ", and crashes before it advances the heads", kind=FAULT)
@@ -81,7 +85,7 @@ def _commit(rules: Rules, state: State, i: int) -> Iterator[Step]:
 def _committed(shape: Shape, state: State, i: int, parts: Sequence[int]) -> Step:
     cells = list(state)
     problem = "a file is committed that a collector condemned" if cells[shape.condemned[i]] else ""
-    if any(state[shape.start[i][p]] != state[shape.table_frontier[p]] for p in parts):
+    if not fits(shape, state, i):
         problem = "rows are in the table twice, or are missing below its frontier"
     for p in parts:
         cells[shape.table_frontier[p]] = max(state[shape.end[i][p]], state[shape.table_frontier[p]])
@@ -98,7 +102,7 @@ def _abandon(shape: Shape, state: State, i: int) -> Iterator[Step]:
     cells = list(state)
     for p in shape.partitions:
         if state[shape.end[i][p]]:
-            cells[shape.orphan[free][p]] = state[shape.start[i][p]] + 1
+            cells[shape.orphan[free][p]] = state[shape.end[i][p]]
     clear_file(shape, cells, i)
     yield Step("pipeline {0} crashes, its file stays", (i,), cells, FAULT)
 
@@ -128,8 +132,9 @@ def _condemn(rules: Rules, state: State, i: int) -> Iterator[Step]:
     """List, then names and frontier of one metadata, then the delete: here the judgement, which is final."""
     if state[rules.shape.condemned[i]]:
         return
-    parts = [p for p in rules.shape.partitions if state[rules.shape.end[i][p]]]
-    if _dead(rules, state, {p: state[rules.shape.start[i][p]] for p in parts}):
+    ends = {p: state[cell] for p, cell in enumerate(rules.shape.end[i]) if state[cell]}
+    begun = any(state[rules.shape.start[i][p]] < state[rules.shape.table_frontier[p]] for p in ends)
+    if _dead(rules, state, ends) or (begun and "orphan-judged-by-its-start" in rules.bugs):
         cells = list(state)
         cells[rules.shape.condemned[i]] = 1
         yield Step("a collector condemns the file of pipeline {0}", (i,), cells, FAIR)
@@ -137,22 +142,29 @@ def _condemn(rules: Rules, state: State, i: int) -> Iterator[Step]:
 
 def _reap(rules: Rules, state: State, i: int) -> Iterator[Step]:
     shape = rules.shape
-    starts = {p: state[cell] - 1 for p, cell in enumerate(shape.orphan[i]) if state[cell]}
-    if starts and _dead(rules, state, starts):
+    ends = {p: state[cell] for p, cell in enumerate(shape.orphan[i]) if state[cell]}
+    if ends and _dead(rules, state, ends):
         cells = list(state)
         for cell in shape.orphan[i]:
             cells[cell] = 0
         yield Step("a collector deletes an orphaned file", (), cells, FAIR)
 
 
-def _dead(rules: Rules, state: State, starts: dict[int, int]) -> bool:
-    """The name carries one partition of the file; which one is left open."""
+def _dead(rules: Rules, state: State, ends: dict[int, int]) -> bool:
+    """The name carries the end of one partition's range; of which one is left open."""
     frontiers = rules.shape.table_frontier
     if "orphan-judged-by-age" in rules.bugs:
         return True
     if "orphan-reaped-at-the-frontier" in rules.bugs:
-        return any(start <= state[frontiers[p]] for p, start in starts.items())
-    return any(start < state[frontiers[p]] for p, start in starts.items())
+        return any(end - 1 <= state[frontiers[p]] for p, end in ends.items())
+    return any(end <= state[frontiers[p]] for p, end in ends.items())
+
+
+def fits(shape: Shape, state: Sequence[int], i: int) -> bool:
+    """Whether the file may be committed: of each of its ranges some is left to do. What the table has of them by now
+    gives way to it; that those are the same rows is for the code to make sure of, not for this model."""
+    parts = [p for p in shape.partitions if state[shape.end[i][p]]]
+    return all(state[shape.start[i][p]] <= state[shape.table_frontier[p]] < state[shape.end[i][p]] for p in parts)
 
 
 def _exists(shape: Shape, state: State, i: int) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from operator import lt
 
 from .cells import Phase, Status
+from .frontier import fits
 from .step import Rules
 
 
@@ -30,9 +31,7 @@ def broken(rules: Rules, cells: Sequence[int]) -> str:
             if place and (problem := _read(rules, cells, p, place - 1, extent)):
                 return problem
     for i in shape.files:
-        parts = [p for p in shape.partitions if cells[shape.end[i][p]]]
-        starts_hold = all(cells[shape.start[i][p]] == cells[shape.table_frontier[p]] for p in parts)
-        if cells[shape.condemned[i]] and starts_hold:
+        if cells[shape.condemned[i]] and fits(shape, cells, i):
             return "a file is condemned that can still be committed"
     return ""
 

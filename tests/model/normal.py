@@ -47,12 +47,16 @@ def _take_verdicts(shape: Shape, cells: list[int]) -> None:
 
 
 def _forget_stale_files(shape: Shape, cells: list[int]) -> None:
-    """A frontier never falls: a file whose range does not start there is never committed. Nobody reads orphans."""
+    """A frontier never falls: a file of which a range ends at or below it is never committed, and for others it makes
+    no difference how far below it their ranges start. Nobody reads orphans."""
     for i in shape.files:
         for p in shape.partitions:
-            if cells[shape.end[i][p]] and cells[shape.start[i][p]] != cells[shape.table_frontier[p]]:
+            if not cells[shape.end[i][p]]:
+                continue
+            if cells[shape.end[i][p]] <= cells[shape.table_frontier[p]]:
                 clear_file(shape, cells, i)
                 break
+            cells[shape.start[i][p]] = cells[shape.table_frontier[p]]
     for orphan in shape.orphan:
         for cell in orphan:
             cells[cell] = 0
