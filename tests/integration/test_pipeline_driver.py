@@ -68,7 +68,7 @@ def test_driver_daemon_and_runner() -> None:
     assert set(found["listens"]) <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
     assert found["outcomes"][0] == ""
     assert found["outcomes"][1].startswith("RequestError: ")
-    assert found["dead"].startswith("the Spark job for 1 tile of t failed: ")
+    assert found["dead"].startswith("the Spark job for 1 tile of t, 0.0 MB of WAL failed: ")
     assert not found["alive"]
     assert found["again"] == [3]
     assert found["children"] == 0
