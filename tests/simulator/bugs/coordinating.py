@@ -1,6 +1,6 @@
 """Bugs of the coordinators of consumer groups."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -72,12 +72,12 @@ def _checking(*kept: str, only_for: str = "") -> Any:
     """Group writes that make only these checks, if they write this row."""
     real = groups.GroupRows._transact
 
-    async def transact(self: groups.GroupRows, rows: Any) -> Any:
+    async def transact(self: groups.GroupRows, rows: Any, deletes: Sequence[str] = ()) -> Any:
         if only_for and only_for not in rows:
-            return await real(self, rows)
+            return await real(self, rows, deletes)
         checks = {key: self._versions[key] for key in kept}
         lease = groups.lease_address(self._group)
-        [outcome] = await self._store.transact([Transaction(lease.shard, checks, rows)])
+        [outcome] = await self._store.transact([Transaction(lease.shard, checks, rows, deletes)])
         if isinstance(outcome, Refused) and lease.key in outcome.current:
             raise NotCoordinator(f"the lease of group {self._group} was taken by another broker")
         return outcome
