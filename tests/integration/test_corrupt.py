@@ -14,9 +14,9 @@ from support.processes import Cluster
 from lakestream import objects
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.frontier.lake import Lake
+from lakestream.frontier.local import LocalTiles
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.worker import Tick, Worker
-from lakestream.frontier.writing import LocalTiles
 from lakestream.metadata.head import Extent, shard_of
 from lakestream.metadata.log import read_extents, read_head
 from lakestream.metadata.sqlite import open_sqlite

@@ -14,9 +14,9 @@ from simulator.loop import SimulatedLoop
 from lakestream.errors import Unavailable
 from lakestream.frontier.fresh import Freshener, Freshness
 from lakestream.frontier.lake import Lake
+from lakestream.frontier.local import LocalTiles
 from lakestream.frontier.settings import FreshSettings
 from lakestream.frontier.tile import Tile, TileOutcome
-from lakestream.frontier.writing import LocalTiles
 from lakestream.metadata.topics import Topic, Topics
 from lakestream.model import DataFile, WrittenFile
 from support.frontier import SETTINGS, Fuse, Fused, Producer, World

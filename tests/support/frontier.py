@@ -17,9 +17,9 @@ from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import UnknownStream
 from lakestream.frontier.collector import Collector
 from lakestream.frontier.lake import Lake
+from lakestream.frontier.local import LocalTiles
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.worker import Tick, Worker
-from lakestream.frontier.writing import LocalTiles
 from lakestream.metadata.commit import Batch, Offer
 from lakestream.metadata.committer import Committed, Committer, Verdict
 from lakestream.metadata.counters import current_generation

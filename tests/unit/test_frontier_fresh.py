@@ -14,8 +14,8 @@ from support.frontier import Crash, Fuse
 
 from lakestream.errors import Conflict
 from lakestream.frontier.fresh import Freshness
+from lakestream.frontier.local import LocalTiles
 from lakestream.frontier.worker import Worker
-from lakestream.frontier.writing import LocalTiles
 from lakestream.metadata.topics import Topics
 from lakestream.table.schema import UNPARTITIONED
 

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import count
-from typing import Final
 from uuid import UUID
 
 from lakestream import objects, records
@@ -24,7 +23,6 @@ from lakestream.metadata.head import Extent
 from lakestream.model import WrittenFile
 from lakestream.objects import Buffer, ObjectStore
 from lakestream.records import Arena, Columns, Run, decode, walk
-from lakestream.runtime import Runtime
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC, UNPARTITIONED
 from lakestream.table.seal import sealed_name
 from lakestream.table.writer import StreamFileWriter
@@ -45,25 +43,6 @@ def attempt_tile(tile: Tile, file_id: UUID) -> TileOutcome:
 
 def failed(error: LakestreamError) -> TileOutcome:
     return TileOutcome(error=f"{type(error).__name__}: {error}", retryable=isinstance(error, RetryableError))
-
-
-class LocalTiles:
-    """A `TileRunner` in this process and on this event loop, one tile after the other."""
-
-    parallelism: Final = 1
-
-    def __init__(self, store: ObjectStore, runtime: Runtime) -> None:
-        self._store = store
-        self._runtime = runtime
-
-    async def run(self, tiles: Sequence[Tile]) -> list[TileOutcome]:
-        outcomes = []
-        for tile in tiles:
-            try:
-                outcomes.append(TileOutcome(tuple(await write_files(tile, self._store, self._runtime.new_id()))))
-            except LakestreamError as error:
-                outcomes.append(failed(error))
-        return outcomes
 
 
 async def write_files(tile: Tile, store: ObjectStore, file_id: UUID) -> list[WrittenFile]:

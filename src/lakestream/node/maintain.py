@@ -2,9 +2,9 @@
 
 from lakestream.errors import UnknownStream
 from lakestream.frontier.lake import Lake
+from lakestream.frontier.local import LocalTiles
 from lakestream.frontier.maintenance import Maintenance, Step
 from lakestream.frontier.orphans import Orphans
-from lakestream.frontier.writing import LocalTiles
 from lakestream.metadata.topics import Topic, Topics
 from lakestream.node.backends import open_backends
 from lakestream.node.tables import open_catalog
