@@ -90,19 +90,7 @@ async def _store(lake: Lake, view: View, rewritten: Sequence[Rewritten], bound: 
         key = rewritten_key(bound, stats.partition_min, stats.offset_min, nth_id(attempt_id, number))
         key = sealed_name(key, stats.footer_checksum)
         await lake.objects.put(f"{prefix}/{key}", [file.data])
-        written.append(
-            WrittenFile(
-                path=f"{view.location}/{key}",
-                spec_id=file.spec_id,
-                size_bytes=stats.size_bytes,
-                record_count=stats.record_count,
-                partition_min=stats.partition_min,
-                partition_max=stats.partition_max,
-                offset_min=stats.offset_min,
-                offset_max=stats.offset_max,
-                timestamp_max_ms=stats.timestamp_max_ms,
-            )
-        )
+        written.append(stats.written(f"{view.location}/{key}", file.spec_id))
     return written
 
 

@@ -91,18 +91,7 @@ class _OpenFile:
     def finish(self, location: str, file_id: UUID) -> _Finished:
         stats = self._writer.close()
         key = sealed_name(data_key(self._partition, self._last, file_id), stats.footer_checksum)
-        about = WrittenFile(
-            path=f"{location}/{key}",
-            spec_id=self._spec_id,
-            size_bytes=stats.size_bytes,
-            record_count=stats.record_count,
-            partition_min=stats.partition_min,
-            partition_max=stats.partition_max,
-            offset_min=stats.offset_min,
-            offset_max=stats.offset_max,
-            timestamp_max_ms=stats.timestamp_max_ms,
-        )
-        return _Finished(key, self._sink.getbuffer(), about)
+        return _Finished(key, self._sink.getbuffer(), stats.written(f"{location}/{key}", self._spec_id))
 
 
 def _files(tile: Tile, held: Bytes, file_id: UUID, arena: Arena) -> Iterator[_Finished]:

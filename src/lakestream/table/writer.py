@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakestream.model import WrittenFile
 from lakestream.records import Columns
 from lakestream.table.arrow import ARROW_SCHEMA, places_from_arrow, to_arrow
 from lakestream.table.seal import reserve, seal
@@ -49,6 +50,20 @@ class WrittenStats:
     size_bytes: int
     footer_checksum: int
     """Belongs in the file's name: `sealed_name`."""
+
+    def written(self, path: str, spec_id: int) -> WrittenFile:
+        """The file as it goes into a table's commit."""
+        return WrittenFile(
+            path=path,
+            spec_id=spec_id,
+            size_bytes=self.size_bytes,
+            record_count=self.record_count,
+            partition_min=self.partition_min,
+            partition_max=self.partition_max,
+            offset_min=self.offset_min,
+            offset_max=self.offset_max,
+            timestamp_max_ms=self.timestamp_max_ms,
+        )
 
 
 class StreamFileWriter:
