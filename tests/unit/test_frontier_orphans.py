@@ -1,9 +1,6 @@
 """Table files that no table names go, once no commit can name them any more; everything else stays."""
 
 import asyncio
-import random
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -11,6 +8,7 @@ from uuid import UUID
 import pytest
 from pyiceberg.table.update import SetPropertiesUpdate
 from support.frontier import SETTINGS, Crash, Fuse, Producer, World
+from support.worlds import CATALOGS, Open, over, run
 
 from lakestream import objects
 from lakestream.catalog.tables import PyIcebergTables
@@ -19,39 +17,14 @@ from lakestream.frontier.naming import data_key, parse_file_name
 from lakestream.frontier.orphans import Orphans, Tidied
 from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.topics import Topic, Topics
-from lakestream.runtime import Runtime, system
+from lakestream.runtime import system
 
 FILE_ID = UUID("01234567-89ab-4cde-8f01-23456789abcd")
 
-Open = Callable[[], AbstractAsyncContextManager[World]]
 
-
-@pytest.fixture(params=["simulated", "pyiceberg"])
+@pytest.fixture(params=CATALOGS)
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
-    @asynccontextmanager
-    async def world() -> AsyncIterator[World]:
-        if request.param == "simulated":
-            yield World()
-            return
-        runtime = Runtime(system().clock, random.Random(3))
-        store, bucket = MemoryStore(runtime), objects.open(f"file://{tmp_path}/bucket")
-        catalog = PyIcebergTables(store, bucket.url, runtime)
-        try:
-            found = World(store=store, objects=bucket, catalog=catalog)
-            found.clock.ms = runtime.clock.now_ms()
-            yield found
-        finally:
-            await catalog.close()
-
-    return world
-
-
-def run(opened: Open, scenario: Callable[[World], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        async with opened() as world:
-            await scenario(world)
-
-    asyncio.run(whole())
+    return over(request.param, tmp_path)
 
 
 async def filled(world: World, name: str = "orders") -> Topic:

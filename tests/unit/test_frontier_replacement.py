@@ -1,10 +1,6 @@
 """A plan that is overtaken by a first part of its own rows: its files take their place, or it is planned again."""
 
-import asyncio
 import io
-import random
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
@@ -13,10 +9,9 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 from support.frontier import SETTINGS, Producer, World
+from support.worlds import CATALOGS, Open, over, run
 
-from lakestream import objects
 from lakestream.catalog.port import View
-from lakestream.catalog.tables import PyIcebergTables
 from lakestream.frontier.advance import Moved, Tail, advance, commit, plan_tail, read_tail
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.naming import data_key
@@ -25,10 +20,8 @@ from lakestream.frontier.plan import Plan, Range
 from lakestream.frontier.replacement import replaceable
 from lakestream.frontier.tile import TileOutcome
 from lakestream.metadata.log import read_head
-from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.topics import Topic, Topics
 from lakestream.model import DataFile, PositionDeletes, WrittenFile
-from lakestream.runtime import Runtime, system
 
 LOCATION = "simulated://tables/orders"
 RANGES = (Range(0, 10, 20), Range(2, 5, 9))
@@ -83,35 +76,9 @@ def test_whatever_does_not_fit_is_planned_again(now: View) -> None:
     assert replaceable(FIRST, replace(now, files=files), RANGES) is None
 
 
-Open = Callable[[], AbstractAsyncContextManager[World]]
-
-
-@pytest.fixture(params=["simulated", "pyiceberg"])
+@pytest.fixture(params=CATALOGS)
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
-    @asynccontextmanager
-    async def world() -> AsyncIterator[World]:
-        if request.param == "simulated":
-            yield World()
-            return
-        runtime = Runtime(system().clock, random.Random(3))
-        store, bucket = MemoryStore(runtime), objects.open(f"file://{tmp_path}/bucket")
-        catalog = PyIcebergTables(store, bucket.url, runtime)
-        try:
-            found = World(store=store, objects=bucket, catalog=catalog)
-            found.clock.ms = runtime.clock.now_ms()
-            yield found
-        finally:
-            await catalog.close()
-
-    return world
-
-
-def run(opened: Open, scenario: Callable[[World], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        async with opened() as world:
-            await scenario(world)
-
-    asyncio.run(whole())
+    return over(request.param, tmp_path)
 
 
 @dataclass

@@ -1,0 +1,47 @@
+"""A world over each catalog: for tests that must hold for the simulated one and for PyIceberg's alike."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+from lakestream import objects
+from lakestream.catalog.tables import PyIcebergTables
+from lakestream.metadata.memory import MemoryStore
+from lakestream.runtime import Runtime, system
+from support.frontier import World
+
+Open = Callable[[], AbstractAsyncContextManager[World]]
+
+
+CATALOGS = ("simulated", "pyiceberg")
+
+
+def over(catalog: str, folder: Path) -> Open:
+    """Opens a fresh world over one of `CATALOGS`."""
+
+    @asynccontextmanager
+    async def world() -> AsyncIterator[World]:
+        if catalog == "simulated":
+            yield World()
+            return
+        runtime = Runtime(system().clock, random.Random(3))
+        store, bucket = MemoryStore(runtime), objects.open(f"file://{folder}/bucket")
+        tables = PyIcebergTables(store, bucket.url, runtime)
+        try:
+            found = World(store=store, objects=bucket, catalog=tables)
+            found.clock.ms = runtime.clock.now_ms()
+            yield found
+        finally:
+            await tables.close()
+
+    return world
+
+
+def run(opened: Open, scenario: Callable[[World], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        async with opened() as world:
+            await scenario(world)
+
+    asyncio.run(whole())
