@@ -1,7 +1,7 @@
 """One load per entry, least recently used out first, within the budget."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
@@ -69,5 +69,46 @@ def test_a_failed_load_is_told_to_all_and_tried_again() -> None:
         with pytest.raises(asyncio.CancelledError):
             await lonely
         await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+def test_several_are_loaded_in_one_go_and_an_error_is_its_own_entrys() -> None:
+    async def main() -> list[list[int]]:
+        cache, calls = SharedCache(100), list[list[int]]()
+
+        async def load(keys: Sequence[int]) -> list[bytes | Exception]:
+            calls.append([*keys])
+            await asyncio.sleep(0)
+            return [OSError("gone") if key == 3 else b"%d" % key for key in keys]
+
+        assert await cache.get_all([1, 2, 1], load, len) == [b"1", b"2", b"1"]
+        together = (
+            cache.get_all([2, 3, 4], load, len),
+            cache.get_all([4, 5, 2], load, len),
+            cache.get_all([3], load, len),
+        )
+        first, second, third = await asyncio.gather(*together, return_exceptions=True)
+        assert second == [b"4", b"5", b"2"]
+        assert isinstance(first, OSError)
+        assert isinstance(third, OSError)
+        assert await cache.get_all([4, 1], load, len) == [b"4", b"1"]
+        with pytest.raises(OSError, match="gone"):
+            await cache.get_all([3], load, len)
+        return calls
+
+    assert asyncio.run(main()) == [[1, 2], [3, 4], [5], [3]]
+
+
+def test_several_need_not_fit_the_budget_together() -> None:
+    async def main() -> None:
+        cache = SharedCache(3)
+
+        async def load(keys: Sequence[int]) -> list[bytes | Exception]:
+            return [b"%d" % key * 2 for key in keys]
+
+        for _ in range(2):
+            assert await cache.get_all([1, 2, 3, 2], load, len) == [b"11", b"22", b"33", b"22"]
+            assert cache.size_bytes <= 3
 
     asyncio.run(main())

@@ -231,10 +231,10 @@ def test_a_first_look_into_sorted_files_reads_few_of_them() -> None:
     for first in range(20):
         lake.add(table(range(first, 400, 20)))
     records, after = lake.read(100, 400, max_bytes=1 << 20)
-    assert ([record.offset for record in records], after) == ([100, 101, 102, 103], 104)
+    assert ([record.offset for record in records], after) == ([100, 101], 102)
     assert len(store.ranges) <= 20 + len(records), "places of all, records of few"
     records, after = lake.read(after, 400, max_bytes=1 << 20)
-    assert ([record.offset for record in records], after) == (list(range(104, 400)), 400)
+    assert ([record.offset for record in records], after) == (list(range(102, 400)), 400)
     records, _ = lake.read(7, 400, max_bytes=1 << 20)
     assert len(records) == 393, "what was decoded is at hand"
 

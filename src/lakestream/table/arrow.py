@@ -101,8 +101,9 @@ def canonical(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def places_from_arrow(table: pa.Table) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Partition, offset and timestamp (-1: none, or not read) of the rows."""
-    return _values(_column(table, "_stream_partition")), _values(_column(table, "_offset")), _timestamps(table)
+    """Partition, offset and timestamp (-1: none) of the rows; no timestamps if the column was not read."""
+    times = _timestamps(table) if "_timestamp" in table.column_names else np.empty(0, np.int64)
+    return _values(_column(table, "_stream_partition")), _values(_column(table, "_offset")), times
 
 
 def from_arrow(table: pa.Table) -> Columns:

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 
 class SharedCache:
@@ -31,11 +32,36 @@ class SharedCache:
             return value
         task = self._loading.get(key)
         if task is None:
-            task = asyncio.ensure_future(self._load(key, load, size_bytes))
-            self._loading[key] = task
-            task.add_done_callback(lambda done: self._settle(key, done))
+            task = self._start(key, load, size_bytes)
         loaded: T = await asyncio.shield(task)
         return loaded
+
+    async def get_all(
+        self,
+        keys: Sequence[K],
+        load: Callable[[Sequence[K]], Awaitable[Sequence[T | Exception]]],
+        size_bytes: Callable[[T], int],
+    ) -> list[T]:
+        """The entries in the order of the keys. Those that are absent are loaded by one call, which gives each its
+        value or its error: an error concerns whoever asks for that entry, and nobody else."""
+        absent = [key for key in dict.fromkeys(keys) if not self.holds(key)]
+        if absent:
+            batch = asyncio.ensure_future(load(absent))
+            for number, key in enumerate(absent):
+                self._start(key, lambda number=number: _one_of(batch, number), size_bytes)  # type: ignore[misc]
+        found = [self._entries.get(key) or self._loading[key] for key in keys]
+        for key in keys:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+        return [each[0] if isinstance(each, tuple) else await asyncio.shield(each) for each in found]
+
+    def _start(
+        self, key: Hashable, load: Callable[[], Awaitable[T]], size_bytes: Callable[[T], int]
+    ) -> "asyncio.Task[T]":
+        task = asyncio.ensure_future(self._load(key, load, size_bytes))
+        self._loading[key] = task
+        task.add_done_callback(lambda done: self._settle(key, done))
+        return task
 
     async def _load(self, key: Hashable, load: Callable[[], Awaitable[T]], size_bytes: Callable[[T], int]) -> T:
         value = await load()
@@ -51,3 +77,10 @@ class SharedCache:
         if not task.cancelled():
             # Marks an error as seen: whoever waited has it, and nobody may be left to wait.
             task.exception()
+
+
+async def _one_of(batch: "asyncio.Future[Sequence[T | Exception]]", number: int) -> T:
+    outcome = (await asyncio.shield(batch))[number]
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome

@@ -8,18 +8,19 @@ import io
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakestream.errors import CorruptObject, StorageError
+from lakestream.errors import CorruptObject, LakestreamError, StorageError
 from lakestream.objects.store import ObjectStore
 from lakestream.records import crc32c
 from lakestream.table.files import UNBOUNDED, key_in
 from lakestream.table.seal import check_footer, chunk_checksums, chunk_range
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 TAIL_BYTES: Final = 64 * 1024
 """What is read for a footer at first; most fit."""
@@ -80,6 +81,15 @@ class _Chunk:
     checksum: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class GroupRead(Generic[T_co]):
+    """A row group, and what is to be made of its rows."""
+
+    group: RowGroup
+    footer: Footer
+    convert: Callable[[pa.Table], T_co]
+
+
 class ParquetFiles:
     """Reads of one store's Parquet files. A missing file is `ObjectMissing`, one that is no Parquet `CorruptObject`."""
 
@@ -92,30 +102,60 @@ class ParquetFiles:
             raise StorageError(f"{path} is outside of the bucket {self._store.url}")
         return key
 
-    async def footer(self, path: str) -> Footer:
-        key = self.key(path)
-        tail = await self._store.get_tail(key, TAIL_BYTES)
-        needed_bytes = _footer_bytes(path, tail)
-        if needed_bytes > len(tail):
-            tail = await self._store.get_tail(key, needed_bytes)
+    async def footers(self, paths: Sequence[str]) -> list[Footer | LakestreamError]:
+        """Of each file its footer, or what is wrong with it. Parsed in one go: a hop between threads costs more."""
+        tails = await asyncio.gather(*map(self._tail, paths))
+        return await asyncio.to_thread(lambda: [*map(_footer_or_error, paths, tails)])
+
+    async def _tail(self, path: str) -> bytes | LakestreamError:
+        """The footer and perhaps more."""
+        try:
+            key = self.key(path)
+            tail = await self._store.get_tail(key, TAIL_BYTES)
+            needed_bytes = _footer_bytes(path, tail)
             if needed_bytes > len(tail):
-                raise CorruptObject(f"{path} is cut short: its footer is larger than the file")
-        check_footer(path, memoryview(tail)[-needed_bytes:])
-        return await asyncio.to_thread(_parse_footer, path, tail)
+                tail = await self._store.get_tail(key, needed_bytes)
+                if needed_bytes > len(tail):
+                    raise CorruptObject(f"{path} is cut short: its footer is larger than the file")
+        except LakestreamError as error:
+            return error
+        return tail
 
     async def read(
         self, group: RowGroup, footer: Footer, columns: Sequence[str], convert: Callable[[pa.Table], T]
     ) -> T:
         """What `convert`, which runs in a thread, makes of those of the columns that the file has, as it has them."""
-        chunks = _chunks(group, footer, columns)
-        spans = _spans([(chunk.start, chunk.end) for chunk in chunks])
-        key = self.key(group.path)
+        [outcome] = await self.read_each([GroupRead(group, footer, convert)], columns)
+        if isinstance(outcome, LakestreamError):
+            raise outcome
+        return outcome
+
+    async def read_each(self, reads: "Sequence[GroupRead[T]]", columns: Sequence[str]) -> list[T | LakestreamError]:
+        """The same of several row groups, of each its outcome or what is wrong with it; decoded in one go."""
+        fetched = await asyncio.gather(*(self._fetch(read, columns) for read in reads))
+        return await asyncio.to_thread(
+            lambda: [
+                data if isinstance(data, LakestreamError) else _group_or_error(read, *data, list(columns))
+                for read, data in zip(reads, fetched, strict=True)
+            ]
+        )
+
+    async def _fetch(
+        self, read: "GroupRead[T]", columns: Sequence[str]
+    ) -> "tuple[_Spans, Sequence[_Chunk]] | LakestreamError":
+        try:
+            chunks = _chunks(read.group, read.footer, columns)
+            spans = _spans([(chunk.start, chunk.end) for chunk in chunks])
+            key = self.key(read.group.path)
+        except LakestreamError as error:
+            return error
         try:
             data = await asyncio.gather(*(self._store.get_range(key, start, end - start) for start, end in spans))
         except CorruptObject as error:
-            raise CorruptObject(f"{_named(group)} cannot be read: {error}") from error
-        source = _Spans([(start, piece) for (start, _), piece in zip(spans, data, strict=True)])
-        return await asyncio.to_thread(_parse_group, group, footer, source, chunks, list(columns), convert)
+            return CorruptObject(f"{_named(read.group)} cannot be read: {error}")
+        except LakestreamError as error:
+            return error
+        return _Spans([(start, piece) for (start, _), piece in zip(spans, data, strict=True)]), chunks
 
     async def read_all(self, path: str, columns: Sequence[str], convert: Callable[[pa.Table], T]) -> T:
         """The same for a small file as a whole."""
@@ -172,6 +212,16 @@ def _footer_bytes(path: str, tail: bytes) -> int:
     if magic != b"PAR1":
         raise CorruptObject(f"{path} is no Parquet file: it ends in {magic!r}")
     return int(length) + _FOOTER_END.size
+
+
+def _footer_or_error(path: str, tail: bytes | LakestreamError) -> Footer | LakestreamError:
+    if isinstance(tail, LakestreamError):
+        return tail
+    try:
+        check_footer(path, memoryview(tail)[-_footer_bytes(path, tail) :])
+        return _parse_footer(path, tail)
+    except LakestreamError as error:
+        return error
 
 
 def _parse_footer(path: str, tail: bytes) -> Footer:
@@ -267,14 +317,17 @@ def _spans(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return spans
 
 
-def _parse_group(
-    group: RowGroup,
-    footer: Footer,
-    source: _Spans,
-    chunks: Sequence[_Chunk],
-    columns: list[str],
-    convert: Callable[[pa.Table], T],
-) -> T:
+def _group_or_error(
+    read: GroupRead[T], source: _Spans, chunks: Sequence[_Chunk], columns: list[str]
+) -> T | LakestreamError:
+    try:
+        return _parse_group(read, source, chunks, columns)
+    except LakestreamError as error:
+        return error
+
+
+def _parse_group(read: GroupRead[T], source: _Spans, chunks: Sequence[_Chunk], columns: list[str]) -> T:
+    group, footer = read.group, read.footer
     for chunk in chunks:
         if chunk.checksum is not None and crc32c(source.between(chunk.start, chunk.end)) != chunk.checksum:
             raise CorruptObject(f"{_named(group)} is damaged: the checksum of its column {chunk.column} does not hold")
@@ -288,7 +341,7 @@ def _parse_group(
         table = file.read_row_group(group.index, columns=columns, use_threads=False)
         if table.num_rows != group.row_count:
             raise CorruptObject(f"{_named(group)} has {table.num_rows} rows, its footer says {group.row_count}")
-        return convert(table)
+        return read.convert(table)
     except _UNREADABLE as error:
         raise CorruptObject(f"{_named(group)} cannot be read: {error}") from error
 

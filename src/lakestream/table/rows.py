@@ -1,24 +1,26 @@
 """Rows of row groups, decoded once and kept: whole records, or only where and when they are."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from itertools import chain
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakestream.errors import CorruptObject
+from lakestream.errors import CorruptObject, LakestreamError
 from lakestream.model import DataFile
 from lakestream.records import Columns, Encoder
 from lakestream.table.arrow import canonical, from_arrow, places_from_arrow
 from lakestream.table.cache import SharedCache
 from lakestream.table.deletes import Deleted
-from lakestream.table.parquet import Footer, ParquetFiles, RowGroup
+from lakestream.table.parquet import Footer, GroupRead, ParquetFiles, RowGroup
 
 T = TypeVar("T")
 Longs = npt.NDArray[np.int64]
+_PlacesKey = tuple[str, str, int, tuple[str, ...], bool]
 
 RECORD_COLUMNS: Final = (
     "_stream_partition",
@@ -34,6 +36,11 @@ RECORD_COLUMNS: Final = (
 _PLACE_COLUMNS: Final = ("_stream_partition", "_offset")
 _TIME_COLUMNS: Final = ("_stream_partition", "_offset", "_timestamp")
 _FOOTER_CACHE_BYTES: Final = 32 * 1024 * 1024
+_AT_ONCE: Final = 4
+_BATCH_FILES: Final = 16
+"""Footers, or places of row groups, that are fetched at once and decoded in one go."""
+_BATCH_ROWS: Final = 256 * 1024
+"""Places that one go decodes at most, one row group excepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Partition, offset and, where asked for, timestamp (-1: none) of the rows that are there, with their positions."""
+    """Partition, offset and, where asked for, timestamp (-1: none) of the rows that are there, with their positions.
+    What was not asked for is empty."""
 
     partition: npt.NDArray[np.int32]
     offset: Longs
@@ -128,19 +136,25 @@ class RowReader:
 
     async def groups(self, file: DataFile) -> list[Group]:
         """`CorruptObject` also if the file does not hold as many rows as the table says."""
-        path = file.path
-        try:
-            footer = await self._footers.get(path, lambda: self.files.footer(path), lambda loaded: loaded.size_bytes)
+        [found] = await self.groups_of([file])
+        return found
+
+    async def groups_of(self, files: Sequence[DataFile]) -> list[list[Group]]:
+        """The same of several files."""
+        about = {file.path: file for file in files}
+
+        async def load(paths: Sequence[str]) -> list[Footer | LakestreamError]:
+            batches = [paths[start : start + _BATCH_FILES] for start in range(0, len(paths), _BATCH_FILES)]
+            outcomes = chain.from_iterable(await some_at_once([self.files.footers(batch) for batch in batches]))
+            return [_told(about[path], outcome) for path, outcome in zip(paths, outcomes, strict=True)]
+
+        footers = await self._footers.get_all([*about], load, lambda loaded: loaded.size_bytes)
+        for file, footer in zip(about.values(), footers, strict=True):
             if footer.metadata.num_rows != file.record_count:
-                raise CorruptObject(
-                    f"{path} holds {footer.metadata.num_rows} rows where {file.record_count} were added"
+                raise _unserved(
+                    file, f"{file.path} holds {footer.metadata.num_rows} rows where {file.record_count} were added"
                 )
-        except CorruptObject as error:
-            raise CorruptObject(
-                f"{error}; partitions {file.partition_min} to {file.partition_max}, offsets {file.offset_min} to "
-                f"{file.offset_max} cannot be served"
-            ) from error
-        return [Group(row_group, footer) for row_group in footer.groups]
+        return [[Group(row_group, footer) for row_group in footer.groups] for footer in footers]
 
     async def records(self, group: Group, deleted: Deleted, partition: int) -> Encoder:
         """The partition's records of a row group, by offset."""
@@ -159,15 +173,23 @@ class RowReader:
 
     async def places(self, group: Group, deleted: Deleted, *, times: bool = False) -> Places:
         """Also makes the group's bounds exact."""
+        [found] = await self.places_of([group], deleted, times=times)
+        return found
 
-        async def load() -> Places:
-            columns = _TIME_COLUMNS if times else _PLACE_COLUMNS
-            return await self.files.read(
-                group.row_group, group.footer, columns, lambda table: _places(table, group, deleted)
-            )
+    async def places_of(self, groups: Sequence[Group], deleted: Deleted, *, times: bool = False) -> list[Places]:
+        """The same of several row groups."""
+        about = {("places", *group.name, deleted.token(group.row_group.path), times): group for group in groups}
+        columns = _TIME_COLUMNS if times else _PLACE_COLUMNS
 
-        key = ("places", *group.name, deleted.token(group.row_group.path), times)
-        return await self.cache.get(key, load, lambda loaded: loaded.size_bytes)
+        async def load(keys: Sequence[_PlacesKey]) -> list[Places | LakestreamError]:
+            batches = [
+                [GroupRead(group.row_group, group.footer, _placed(group, deleted)) for group in batch]
+                for batch in _batches([about[key] for key in keys])
+            ]
+            outcomes = await some_at_once([self.files.read_each(batch, columns) for batch in batches])
+            return [*chain.from_iterable(outcomes)]
+
+        return await self.cache.get_all([*about], load, lambda loaded: loaded.size_bytes)
 
     async def take(self, group: Group, rows: Longs) -> pa.Table:
         """The record columns of some rows, uncached, in the schema's types."""
@@ -182,12 +204,61 @@ def _kept(group: Group, deleted: Deleted) -> npt.NDArray[np.bool_] | None:
     return deleted.kept(group.row_group.path, group.row_group.first_row, group.row_group.row_count)
 
 
+async def some_at_once(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """All of it, a few at a time: each holds row groups, or parts of them, in memory."""
+    if len(work) == 1:
+        return [await work[0]]
+    turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(item: Coroutine[Any, Any, T]) -> T:
+        async with turns:
+            return await item
+
+    return await asyncio.gather(*map(one, work))
+
+
+def _told(file: DataFile, outcome: Footer | LakestreamError) -> Footer | LakestreamError:
+    return _unserved(file, outcome) if isinstance(outcome, CorruptObject) else outcome
+
+
+def _unserved(file: DataFile, why: object) -> CorruptObject:
+    return CorruptObject(
+        f"{why}; partitions {file.partition_min} to {file.partition_max}, offsets {file.offset_min} to "
+        f"{file.offset_max} cannot be served"
+    )
+
+
+def _batches(groups: Sequence[Group]) -> list[list[Group]]:
+    batches: list[list[Group]] = []
+    row_count = _BATCH_ROWS
+    for group in groups:
+        row_count += group.row_group.row_count
+        if row_count > _BATCH_ROWS or len(batches[-1]) == _BATCH_FILES:
+            batches.append([])
+            row_count = group.row_group.row_count
+        batches[-1].append(group)
+    return batches
+
+
+def _placed(group: Group, deleted: Deleted) -> Callable[[pa.Table], Places]:
+    return lambda table: _places(table, group, deleted)
+
+
 def _places(table: pa.Table, group: Group, deleted: Deleted) -> Places:
     partition, offset, timestamp_ms = places_from_arrow(table)
-    group.footer.exact[group.row_group.index] = {
+    group.footer.exact[group.row_group.index] = _exact(partition, offset)
+    kept = _kept(group, deleted)
+    if kept is None:
+        return Places(partition, offset, timestamp_ms, np.arange(len(offset)))
+    row = np.flatnonzero(kept)
+    return Places(partition[row], offset[row], timestamp_ms[row] if len(timestamp_ms) else timestamp_ms, row)
+
+
+def _exact(partition: npt.NDArray[np.int32], offset: Longs) -> dict[int, tuple[int, int]]:
+    """By partition, the lowest and the highest offset."""
+    if len(partition) and partition.min() == partition.max():
+        return {int(partition[0]): (int(offset.min()), int(offset.max()))}
+    return {
         number: (int(offset[partition == number].min()), int(offset[partition == number].max()))
         for number in np.unique(partition).tolist()
     }
-    kept = _kept(group, deleted)
-    row = np.arange(len(offset)) if kept is None else np.flatnonzero(kept)
-    return Places(partition[row], offset[row], timestamp_ms[row], row)

@@ -8,9 +8,9 @@ group of its cluster, so who comes to one gets a glance at first: a few records,
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Coroutine, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +20,19 @@ from lakestream.records import Encoder
 from lakestream.table.arrow import ARROW_SCHEMA, from_arrow
 from lakestream.table.deletes import Deleted
 from lakestream.table.files import UNBOUNDED, FileIndex
-from lakestream.table.rows import Group, Places, RowReader, check_unique, sorted_encoder
+from lakestream.table.rows import Group, Places, RowReader, check_unique, some_at_once, sorted_encoder
 
-T = TypeVar("T")
-
-_CONCURRENT_GROUPS: Final = 4
-_GLANCE_ROWS: Final = 4
+_GLANCE_GROUPS: Final = 2
+_GLANCE_BYTES: Final = 4 * 1024 * 1024
+"""Decoded for a glance at most, one row group excepted."""
+_GLANCE_ROWS: Final = 1024
 _GLANCES_KEPT: Final = 1024
+_DENSE: Final = 8
+"""Offsets are dense if their span is less than so many times their number."""
+
+
+_Opened = dict[str, list[Group]]
+"""By path, what was opened of the files: held while something is looked for, whatever caches drop meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +69,9 @@ class SegmentReader:
     ) -> Segment | None:
         """The segment that holds the first offset at or after `offset` that a file may have; None: there is none below
         end_offset. Who is in a `hurry` is content with a glance."""
+        opened: _Opened = {}
         while offset < end_offset:
-            cluster, high = await self._cluster(index, partition, offset)
+            cluster, high = await self._cluster(index, opened, partition, offset)
             if not cluster:
                 offset = high
                 continue
@@ -75,43 +82,48 @@ class SegmentReader:
             return await self._chunk(cluster, deleted, partition, offset, _after(high), hurry=hurry)
         return None
 
-    async def _cluster(self, index: FileIndex, partition: int, offset: int) -> tuple[list[Group], int]:
+    async def _cluster(self, index: FileIndex, opened: _Opened, partition: int, offset: int) -> tuple[list[Group], int]:
         """The row groups that may hold the offset, all that overlap them, and so on; with their highest offset.
         None of them: an empty list and the next offset worth a look."""
         high = offset
-        groups = await self._overlapping(index, partition, offset, high)
+        groups = await self._overlapping(index, opened, partition, offset, high)
         if not groups:
-            return [], await self._next_start(index, partition, offset)
+            return [], await self._next_start(index, opened, partition, offset)
         while True:
             reach = max(bounds[1] for group in groups if (bounds := group.bounds(partition)))
             if reach <= high:
                 return groups, high
             high = reach
-            groups = await self._overlapping(index, partition, offset, high)
+            groups = await self._overlapping(index, opened, partition, offset, high)
 
-    async def _overlapping(self, index: FileIndex, partition: int, low: int, high: int) -> list[Group]:
+    async def _overlapping(self, index: FileIndex, opened: _Opened, partition: int, low: int, high: int) -> list[Group]:
         found = []
-        for groups in await self._groups(index, partition, low, high):
+        for groups in await self._groups(index, opened, partition, low, high):
             for group in groups:
                 bounds = group.bounds(partition)
                 if bounds is not None and bounds[0] <= high and bounds[1] >= low:
                     found.append(group)
         return found
 
-    async def _next_start(self, index: FileIndex, partition: int, offset: int) -> int:
+    async def _next_start(self, index: FileIndex, opened: _Opened, partition: int, offset: int) -> int:
         starts = [index.next_start(partition, offset)]
-        for groups in await self._groups(index, partition, offset, offset):
+        for groups in await self._groups(index, opened, partition, offset, offset):
             starts += [bounds[0] for group in groups if (bounds := group.bounds(partition)) and bounds[0] > offset]
         return min(starts)
 
-    async def _groups(self, index: FileIndex, partition: int, low: int, high: int) -> Sequence[list[Group]]:
+    async def _groups(
+        self, index: FileIndex, opened: _Opened, partition: int, low: int, high: int
+    ) -> Sequence[list[Group]]:
         files = index.overlapping(partition, low, high)
-        return await _some_at_once([self._rows.groups(file) for file in files])
+        closed = [file for file in files if file.path not in opened]
+        if closed:
+            opened.update(zip([file.path for file in closed], await self._rows.groups_of(closed), strict=True))
+        return [opened[file.path] for file in files]
 
     async def _refine(self, cluster: list[Group], deleted: Deleted) -> bool:
         """Learns the true bounds of the groups in doubt; whether there were any."""
         doubtful = [group for group in cluster if not group.is_exact]
-        await _some_at_once([self._rows.places(group, deleted) for group in doubtful])
+        await self._rows.places_of(doubtful, deleted)
         return bool(doubtful)
 
     async def _chunk(
@@ -120,7 +132,7 @@ class SegmentReader:
         name = tuple((*group.name, deleted.token(group.row_group.path)) for group in cluster)
 
         async def merge() -> _Merged:
-            places = await _some_at_once([self._rows.places(group, deleted) for group in cluster])
+            places = await self._rows.places_of(cluster, deleted)
             return await asyncio.to_thread(_merge, places, partition)
 
         merged = await self._rows.cache.get(("merged", partition, name), merge, lambda loaded: loaded.size_bytes)
@@ -134,12 +146,15 @@ class SegmentReader:
             return await self._take(cluster, merged, start, stop)
 
         key = ("chunk", partition, name, number)
-        if hurry and stop - first > _GLANCE_ROWS and not self._rows.cache.holds(key) and self._first_time(key):
-            encoder = await self._take(cluster, merged, first, first + _GLANCE_ROWS)
-            after = first + _GLANCE_ROWS
-            return Segment(
-                encoder, int(merged.offset[after]) if after < len(merged.offset) else end_offset, glance=True
-            )
+        after = first + _glance(cluster, merged.group[first:stop])
+        if (
+            hurry
+            and after < min(stop, len(merged.offset))
+            and not self._rows.cache.holds(key)
+            and self._first_time(key)
+        ):
+            encoder = await self._take(cluster, merged, first, after)
+            return Segment(encoder, int(merged.offset[after]), glance=True)
         encoder = await self._rows.cache.get(key, load, lambda loaded: loaded.size_bytes)
         return Segment(encoder, int(merged.offset[stop]) if stop < len(merged.offset) else end_offset)
 
@@ -160,24 +175,25 @@ class SegmentReader:
             return await self._rows.take(group, merged.row[start:stop][merged.group[start:stop] == number])
 
         wanted = set(merged.group[start:stop].tolist())
-        tables = await _some_at_once([one(number, group) for number, group in enumerate(cluster) if number in wanted])
+        tables = await some_at_once([one(number, group) for number, group in enumerate(cluster) if number in wanted])
         return await asyncio.to_thread(_encoder, tables)
-
-
-async def _some_at_once(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    if len(work) == 1:
-        return [await work[0]]
-    turns = asyncio.Semaphore(_CONCURRENT_GROUPS)
-
-    async def one(item: Coroutine[Any, Any, T]) -> T:
-        async with turns:
-            return await item
-
-    return await asyncio.gather(*map(one, work))
 
 
 def _after(offset: int) -> int:
     return offset if offset == UNBOUNDED else offset + 1
+
+
+def _glance(cluster: Sequence[Group], groups: npt.NDArray[np.int32]) -> int:
+    """How many of the first rows, of which the groups are given, few row groups hold: one at least, if there is one."""
+    chosen: set[int] = set()
+    size_bytes = 0
+    for count, number in enumerate(groups[:_GLANCE_ROWS].tolist()):
+        if number not in chosen:
+            size_bytes += cluster[number].row_group.size_bytes
+            if chosen and (len(chosen) == _GLANCE_GROUPS or size_bytes > _GLANCE_BYTES):
+                return count
+            chosen.add(number)
+    return min(len(groups), _GLANCE_ROWS)
 
 
 def _merge(places: Sequence[Places], partition: int) -> _Merged:
@@ -188,9 +204,23 @@ def _merge(places: Sequence[Places], partition: int) -> _Merged:
         groups.append(np.full(int(hit.sum()), number, np.int32))
         rows.append(found.row[hit])
     offset = np.concatenate(offsets)
-    order = np.argsort(offset, kind="stable")
-    check_unique(offset[order])
+    order = _order(offset)
     return _Merged(offset[order], np.concatenate(groups)[order], np.concatenate(rows)[order])
+
+
+def _order(offset: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+    """What sorts the offsets. `CorruptObject` if one stands twice. Where they are dense, each has its own place, which
+    is many times cheaper than a sort."""
+    low, high = (int(offset.min()), int(offset.max())) if len(offset) else (0, 0)
+    if high - low < _DENSE * len(offset):
+        places = np.full(high - low + 1, -1, np.int64)
+        places[offset - low] = np.arange(len(offset))
+        order = places[places >= 0]
+        if len(order) == len(offset):
+            return order
+    order = np.argsort(offset)
+    check_unique(offset[order])
+    return order
 
 
 def _bytes_per_row(cluster: Sequence[Group]) -> int:
