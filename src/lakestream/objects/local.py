@@ -8,7 +8,7 @@ so readers and other processes never see a part of an object.
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
@@ -19,6 +19,7 @@ from lakestream.errors import Conflict, CorruptObject, ObjectMissing, Unavailabl
 from lakestream.objects.files import Files
 from lakestream.objects.folders import DurableFolders, sync_folder
 from lakestream.objects.keys import TEMPORARY_FOLDER, check_key, normal_prefix
+from lakestream.objects.shared_reads import SMALL_BYTES, SharedReads
 from lakestream.objects.store import Buffer, ObjectInfo
 
 T = TypeVar("T")
@@ -36,6 +37,7 @@ class LocalObjects:
         self._root = os.path.abspath(root)
         self._folders = DurableFolders(self._root)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="objects")
+        self._small_reads = SharedReads(self._pool)
         self._files = Files()
         self._swept = False
 
@@ -53,14 +55,14 @@ class LocalObjects:
 
     async def get_range(self, key: str, start: int, length: int, *, once: bool = False) -> bytes:
         path = self._path(key)
-        data = await self._run(key, lambda: self._files.read(path, start, length, once=once))
+        data = await self._read(key, length, lambda: self._files.read(path, start, length, once=once))
         if len(data) != length:
             raise CorruptObject(f"{self.url}/{key} is too short for {length} bytes at {start}")
         return data
 
     async def get_tail(self, key: str, length: int) -> bytes:
         path = self._path(key)
-        return await self._run(key, lambda: self._files.read(path, None, length))
+        return await self._read(key, length, lambda: self._files.read(path, None, length))
 
     async def list(self, prefix: str, *, after: str | None = None) -> AsyncIterator[ObjectInfo]:
         prefix = normal_prefix(prefix)
@@ -78,9 +80,17 @@ class LocalObjects:
         check_key(key)
         return f"{self._root}/{key}"
 
+    async def _read(self, key: str, size_bytes: int, work: Callable[[], bytes]) -> bytes:
+        if size_bytes > SMALL_BYTES:
+            return await self._run(key, work)
+        return await self._checked(key, self._small_reads.run(work))
+
     async def _run(self, key: str, work: Callable[[], T]) -> T:
+        return await self._checked(key, asyncio.get_running_loop().run_in_executor(self._pool, work))
+
+    async def _checked(self, key: str, done: Awaitable[T]) -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+            return await done
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             raise ObjectMissing(f"{self.url}/{key} does not exist") from error
         except FileExistsError as error:
