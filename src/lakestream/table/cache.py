@@ -16,7 +16,7 @@ class SharedCache:
     def __init__(self, budget_bytes: int) -> None:
         self._budget_bytes = budget_bytes
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
-        self._loading: dict[Hashable, asyncio.Task[Any]] = {}
+        self._loading: dict[Hashable, asyncio.Future[Any]] = {}
         self.size_bytes = 0
 
     def holds(self, key: Hashable) -> bool:
@@ -32,7 +32,9 @@ class SharedCache:
             return value
         task = self._loading.get(key)
         if task is None:
-            task = self._start(key, load, size_bytes)
+            task = asyncio.ensure_future(self._load(key, load, size_bytes))
+            self._loading[key] = task
+            task.add_done_callback(lambda done: self._settle(key, done))
         loaded: T = await asyncio.shield(task)
         return loaded
 
@@ -46,41 +48,50 @@ class SharedCache:
         value or its error: an error concerns whoever asks for that entry, and nobody else."""
         absent = [key for key in dict.fromkeys(keys) if not self.holds(key)]
         if absent:
+            loop = asyncio.get_running_loop()
+            started: dict[Hashable, asyncio.Future[T]] = {key: loop.create_future() for key in absent}
+            self._loading.update(started)
             batch = asyncio.ensure_future(load(absent))
-            for number, key in enumerate(absent):
-                self._start(key, lambda number=number: _one_of(batch, number), size_bytes)  # type: ignore[misc]
+            batch.add_done_callback(lambda done: self._settle_all(started, done, size_bytes))
         found = [self._entries.get(key) or self._loading[key] for key in keys]
         for key in keys:
             if key in self._entries:
                 self._entries.move_to_end(key)
         return [each[0] if isinstance(each, tuple) else await asyncio.shield(each) for each in found]
 
-    def _start(
-        self, key: Hashable, load: Callable[[], Awaitable[T]], size_bytes: Callable[[T], int]
-    ) -> "asyncio.Task[T]":
-        task = asyncio.ensure_future(self._load(key, load, size_bytes))
-        self._loading[key] = task
-        task.add_done_callback(lambda done: self._settle(key, done))
-        return task
-
     async def _load(self, key: Hashable, load: Callable[[], Awaitable[T]], size_bytes: Callable[[T], int]) -> T:
         value = await load()
-        self._entries[key] = value, size_bytes(value)
-        self.size_bytes += self._entries[key][1]
+        self._keep(key, value, size_bytes(value))
+        return value
+
+    def _keep(self, key: Hashable, value: object, size_bytes: int) -> None:
+        self._entries[key] = value, size_bytes
+        self.size_bytes += size_bytes
         while self.size_bytes > self._budget_bytes and len(self._entries) > 1:
             _, (_, evicted_bytes) = self._entries.popitem(last=False)
             self.size_bytes -= evicted_bytes
-        return value
 
-    def _settle(self, key: Hashable, task: asyncio.Task[Any]) -> None:
+    def _settle(self, key: Hashable, done: "asyncio.Future[Any]") -> None:
         del self._loading[key]
-        if not task.cancelled():
+        if not done.cancelled():
             # Marks an error as seen: whoever waited has it, and nobody may be left to wait.
-            task.exception()
+            done.exception()
 
-
-async def _one_of(batch: "asyncio.Future[Sequence[T | Exception]]", number: int) -> T:
-    outcome = (await asyncio.shield(batch))[number]
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+    def _settle_all(
+        self,
+        started: "dict[Hashable, asyncio.Future[T]]",
+        batch: "asyncio.Future[Sequence[T | Exception]]",
+        size_bytes: Callable[[T], int],
+    ) -> None:
+        failed = None if batch.cancelled() else batch.exception()
+        for number, (key, future) in enumerate(started.items()):
+            if batch.cancelled():
+                future.cancel()
+            elif failed is not None:
+                future.set_exception(failed)
+            elif isinstance(outcome := batch.result()[number], Exception):
+                future.set_exception(outcome)
+            else:
+                self._keep(key, outcome, size_bytes(outcome))
+                future.set_result(outcome)
+            self._settle(key, future)

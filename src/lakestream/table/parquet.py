@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -26,6 +27,7 @@ TAIL_BYTES: Final = 64 * 1024
 """What is read for a footer at first; most fit."""
 MAX_GAP_BYTES: Final = 256 * 1024
 """Column chunks this close are read as one."""
+_COPIED_BYTES: Final = 256 * 1024
 _FOOTER_END: Final = struct.Struct("<I4s")
 _UNITS_PER_MS: Final = {"s": 0.001, "ms": 1, "us": 1000, "ns": 1_000_000}
 _UNREADABLE: Final = (pa.ArrowException, OSError, ValueError, IndexError, OverflowError)
@@ -194,6 +196,16 @@ class _Spans(io.RawIOBase):
                 return piece
         return b""
 
+    def opened(self) -> pa.NativeFile:
+        """For Arrow to read. Little is put where it was in a file that is empty otherwise, and takes no memory there:
+        each call back into Python would cost more than the copy."""
+        if sum(len(data) for _, data in self._spans) > _COPIED_BYTES:
+            return pa.PythonFile(self, mode="r")
+        whole = np.zeros(self._end, np.uint8)
+        for start, data in self._spans:
+            whole[start : start + len(data)] = np.frombuffer(data, np.uint8)
+        return pa.BufferReader(pa.py_buffer(whole))
+
     def between(self, start: int, end: int) -> memoryview:
         """Bytes that were read as one."""
         self._position = start
@@ -333,7 +345,7 @@ def _parse_group(read: GroupRead[T], source: _Spans, chunks: Sequence[_Chunk], c
             raise CorruptObject(f"{_named(group)} is damaged: the checksum of its column {chunk.column} does not hold")
     try:
         file = pq.ParquetFile(
-            pa.PythonFile(source, mode="r"),
+            source.opened(),
             metadata=footer.metadata,
             pre_buffer=False,
             page_checksum_verification=footer.checksums is None,

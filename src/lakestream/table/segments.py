@@ -130,12 +130,16 @@ class SegmentReader:
         self, cluster: list[Group], deleted: Deleted, partition: int, offset: int, end_offset: int, *, hurry: bool
     ) -> Segment:
         name = tuple((*group.name, deleted.token(group.row_group.path)) for group in cluster)
+        merged_key = ("merged", partition, name)
+        was_merged = self._rows.cache.holds(merged_key)
+        if hurry and not was_merged and _takes_long(cluster) and self._first_time(_top(cluster, partition)):
+            return await self._first_look(cluster, deleted, partition, offset, end_offset)
 
         async def merge() -> _Merged:
             places = await self._rows.places_of(cluster, deleted)
             return await asyncio.to_thread(_merge, places, partition)
 
-        merged = await self._rows.cache.get(("merged", partition, name), merge, lambda loaded: loaded.size_bytes)
+        merged = await self._rows.cache.get(merged_key, merge, lambda loaded: loaded.size_bytes)
         row_bytes = _bytes_per_row(cluster)
         chunk_rows = max(1, self._chunk_bytes // row_bytes)
         first = int(np.searchsorted(merged.offset, offset))
@@ -146,20 +150,31 @@ class SegmentReader:
             return await self._take(cluster, merged, start, stop)
 
         key = ("chunk", partition, name, number)
-        after = first + _glance(cluster, merged.group[first:stop])
-        if (
-            hurry
-            and after < min(stop, len(merged.offset))
-            and not self._rows.cache.holds(key)
-            and self._first_time(key)
-        ):
-            encoder = await self._take(cluster, merged, first, after)
-            return Segment(encoder, int(merged.offset[after]), glance=True)
+        if hurry and was_merged and not self._rows.cache.holds(key) and self._first_time(key):
+            after = first + _glance(cluster, merged.group[first:stop])
+            if after < min(stop, len(merged.offset)):
+                encoder = await self._take(cluster, merged, first, after)
+                return Segment(encoder, int(merged.offset[after]), glance=True)
         encoder = await self._rows.cache.get(key, load, lambda loaded: loaded.size_bytes)
         return Segment(encoder, int(merged.offset[stop]) if stop < len(merged.offset) else end_offset)
 
+    async def _first_look(
+        self, cluster: list[Group], deleted: Deleted, partition: int, offset: int, end_offset: int
+    ) -> Segment:
+        """A glance at rows that are not in order yet: only those near the offset are looked at."""
+        places = await self._rows.places_of(cluster, deleted)
+        width = _GLANCE_ROWS
+        while True:
+            near = await asyncio.to_thread(_merge, places, partition, offset, min(offset + width, end_offset))
+            if len(near.offset) or offset + width >= end_offset:
+                break
+            width *= 16
+        count = _glance(cluster, near.group)
+        after = int(near.offset[count]) if count < len(near.offset) else min(offset + width, end_offset)
+        return Segment(await self._take(cluster, near, 0, count), after, glance=True)
+
     def _first_time(self, key: Hashable) -> bool:
-        """That a chunk is asked for: the second time it is worth its price."""
+        """That a cluster, or a chunk of one, is asked for: the second time it is worth its price."""
         if key in self._glanced:
             del self._glanced[key]
             return False
@@ -196,10 +211,23 @@ def _glance(cluster: Sequence[Group], groups: npt.NDArray[np.int32]) -> int:
     return min(len(groups), _GLANCE_ROWS)
 
 
-def _merge(places: Sequence[Places], partition: int) -> _Merged:
+def _top(cluster: Sequence[Group], partition: int) -> Hashable:
+    """Names the cluster by the row group it ends with: others drop out as a reader passes them."""
+    highest = max(cluster, key=lambda group: (group.bounds(partition) or (-1, -1))[1])
+    return "cluster", partition, highest.name
+
+
+def _takes_long(cluster: Sequence[Group]) -> bool:
+    return len(cluster) > _GLANCE_GROUPS or sum(group.row_group.size_bytes for group in cluster) > _GLANCE_BYTES
+
+
+def _merge(places: Sequence[Places], partition: int, low: int = 0, end: int = UNBOUNDED) -> _Merged:
+    """The rows of the partition in [low, end)."""
     offsets, groups, rows = [], [], []
     for number, found in enumerate(places):
         hit = found.partition == partition
+        if low > 0 or end < UNBOUNDED:
+            hit &= (found.offset >= low) & (found.offset < end)
         offsets.append(found.offset[hit])
         groups.append(np.full(int(hit.sum()), number, np.int32))
         rows.append(found.row[hit])
