@@ -13,8 +13,8 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ import psutil
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from benchmarks.result import QUICK, Result, reaches, stays_under
-from benchmarks.s3 import s3
+from benchmarks.s3 import S3, s3
 from lakestream import objects
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.frontier.lake import Lake
@@ -55,19 +55,39 @@ def run() -> list[Result]:
     with tempfile.TemporaryDirectory(prefix="lakestream-bench-") as folder:
         results = asyncio.run(_measure(Path(folder), f"file://{folder}/bucket", "directory", (120, 100), set()))
     with tempfile.TemporaryDirectory(prefix="lakestream-bench-") as folder, s3() as server:
-        before = dict(os.environ)
-        os.environ.update(server.environment)
-        try:
+        with _environment(server.environment):
             results += asyncio.run(_measure(Path(folder), server.url, "S3", (180, 150), {server.pid}))
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
     return results
+
+
+def cpu_seconds_per_gb(server: S3, sizes: Sequence[int]) -> list[float]:
+    """What the pipeline spends on a gigabyte of values on that server, for each size of values in bytes."""
+    with tempfile.TemporaryDirectory(prefix="lakestream-bench-") as folder, _environment(server.environment):
+        return asyncio.run(_spend(Path(folder), server, sizes))
+
+
+async def _spend(folder: Path, server: S3, sizes: Sequence[int]) -> list[float]:
+    async with _running(folder, server.url) as bench:
+        await bench.tick_seconds()
+        return [1000 / await bench.rate(size, {server.pid}) for size in sizes]
 
 
 async def _measure(
     folder: Path, bucket_url: str, name: str, targets: tuple[int, int], uncounted: set[int]
 ) -> list[Result]:
+    async with _running(folder, bucket_url) as bench:
+        seconds = await bench.tick_seconds()
+        results = [stays_under(f"pipeline, {name}, warm tick of 16 MB", seconds, "s", at_most=1.0)]
+        for size_name, size, target in zip(("1 KB", "100 B"), (1000, 100), targets, strict=True):
+            rate = await bench.rate(size, uncounted)
+            results.append(
+                reaches(f"pipeline, {name}, {size_name} values, per CPU core", rate, "MB/s", at_least=target)
+            )
+        return results
+
+
+@asynccontextmanager
+async def _running(folder: Path, bucket_url: str) -> AsyncIterator["_Bench"]:
     runtime = system()
     store = await open_sqlite(str(folder / "metadata.db"))
     bucket = objects.open(bucket_url)
@@ -76,19 +96,30 @@ async def _measure(
     try:
         await driver.start()
         lake = Lake(store, catalog, bucket, SparkTiles(driver), runtime, PipelineSettings())
-        bench = _Bench(store, bucket, runtime, Worker(lake, Topics(store, runtime), name="bench"))
-        return await bench.results(name, targets, uncounted)
+        yield _Bench(store, bucket, runtime, Worker(lake, Topics(store, runtime), name="bench"))
     finally:
         await driver.stop()
         await catalog.close()
         await store.close()
 
 
+@contextmanager
+def _environment(more: Mapping[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(more)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
 class _Bench:
     def __init__(self, store: Store, bucket: ObjectStore, runtime: Runtime, worker: Worker) -> None:
         self._store, self._bucket, self._runtime, self._worker = store, bucket, runtime, worker
 
-    async def results(self, store: str, targets: tuple[int, int], uncounted: set[int]) -> list[Result]:
+    async def tick_seconds(self) -> float:
+        """The median of ticks of 16 MB each, once everything is warm."""
         warm = await self._filler("warm", 1000)
         for _ in range(2):
             await warm.fill(TICK_BYTES)
@@ -99,18 +130,18 @@ class _Bench:
             started = time.perf_counter()
             await self._tick()
             seconds.append(time.perf_counter() - started)
-        results = [stays_under(f"pipeline, {store}, warm tick of 16 MB", statistics.median(seconds), "s", at_most=1.0)]
-        for name, size, target in zip(("1 KB", "100 B"), (1000, 100), targets, strict=True):
-            filler = await self._filler(f"load-{size}", size)
-            rates = []
-            for _ in range(ROUNDS):
-                value_bytes = await filler.fill(LOAD_BYTES)
-                spent = _CpuMeter(uncounted)
-                await self._tick()
-                rates.append(value_bytes / 1e6 / spent.seconds())
-            rate = statistics.median(rates)
-            results.append(reaches(f"pipeline, {store}, {name} values, per CPU core", rate, "MB/s", at_least=target))
-        return results
+        return statistics.median(seconds)
+
+    async def rate(self, size: int, uncounted: set[int]) -> float:
+        """Megabytes of values of that size per CPU second: the median of the rounds."""
+        filler = await self._filler(f"load-{size}", size)
+        rates = []
+        for _ in range(ROUNDS):
+            value_bytes = await filler.fill(LOAD_BYTES)
+            spent = _CpuMeter(uncounted)
+            await self._tick()
+            rates.append(value_bytes / 1e6 / spent.seconds())
+        return statistics.median(rates)
 
     async def _filler(self, name: str, value_bytes: int) -> "_Filler":
         topic = await Topics(self._store, self._runtime).create(name, PARTITIONS, {})
@@ -192,8 +223,8 @@ def _payload(dice: random.Random, count: int, value_bytes: int) -> _Payload:
         batch_size=1 << 30,
     )
     now_ms = 1_760_000_000_000
-    for index, value in zip(range(count), _orders(dice, value_bytes), strict=False):
-        builder.append(index, now_ms + index // 10, b"customer-%06d" % dice.randrange(10**6), value, [])
+    for index, (key, value) in zip(range(count), orders(dice, value_bytes), strict=False):
+        builder.append(index, now_ms + index // 10, key, value, [])
     data = bytes(builder.build())
     batches = [
         Batch(info.position, info.length, info.record_count, info.max_timestamp_ms, -1, -1, -1) for info in walk(data)
@@ -201,8 +232,8 @@ def _payload(dice: random.Random, count: int, value_bytes: int) -> _Payload:
     return _Payload(data, batches, count, crc32c(data))
 
 
-def _orders(dice: random.Random, value_bytes: int) -> Iterator[bytes]:
-    """JSON orders, cut to size."""
+def orders(dice: random.Random, value_bytes: int) -> Iterator[tuple[bytes, bytes]]:
+    """Customers and their orders in JSON, cut to size."""
     while True:
         items: list[dict[str, object]] = []
         while True:
@@ -212,7 +243,7 @@ def _orders(dice: random.Random, value_bytes: int) -> Iterator[bytes]:
             order = {"id": str(dice.getrandbits(63)), "status": dice.choice(("new", "paid", "sent")), "items": items}
             text = json.dumps(order).encode()
             if len(text) >= value_bytes:
-                yield text[:value_bytes]
+                yield b"customer-%06d" % dice.randrange(10**6), text[:value_bytes]
                 break
 
 

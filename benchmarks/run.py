@@ -20,6 +20,8 @@ PARTS = (
     "first_record",
     "stored",
     "pipeline",
+    "connect",
+    "spark_source",
     "maintain",
     "commits",
     "fresh",

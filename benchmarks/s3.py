@@ -32,6 +32,11 @@ class S3:
     pid: int
     environment: Mapping[str, str]
 
+    def read(self, address: str) -> bytes:
+        """The object at that `s3://` address."""
+        store = _client(self.environment["AWS_ENDPOINT"])
+        return bytes(obstore.get(store, address.removeprefix(f"{self.url}/")).bytes())
+
 
 @contextmanager
 def s3() -> Iterator[S3]:
@@ -78,7 +83,15 @@ def _wait(address: str, process: "subprocess.Popen[bytes]") -> None:
 
 def _check(address: str) -> None:
     """That it takes what it is given, before anything is measured on it."""
-    store = S3Store(
+    store = _client(address)
+    obstore.put(store, "probe", b"x")
+    if bytes(obstore.get(store, "probe").bytes()) != b"x":
+        raise SystemExit("the S3 server does not give back what it was given")
+    obstore.delete(store, "probe")
+
+
+def _client(address: str) -> S3Store:
+    return S3Store(
         BUCKET,
         endpoint=address,
         access_key_id=_KEYS["AWS_ACCESS_KEY_ID"],
@@ -86,7 +99,3 @@ def _check(address: str) -> None:
         region=_KEYS["AWS_REGION"],
         client_options={"allow_http": True},
     )
-    obstore.put(store, "probe", b"x")
-    if bytes(obstore.get(store, "probe").bytes()) != b"x":
-        raise SystemExit("the S3 server does not give back what it was given")
-    obstore.delete(store, "probe")

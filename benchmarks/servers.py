@@ -67,10 +67,7 @@ def lakestream(environment: Mapping[str, str] | None = None) -> Iterator[Server]
 @contextmanager
 def kafka() -> Iterator[Server]:
     """Apache Kafka in KRaft mode, one node, its own defaults."""
-    libraries = os.environ.get("LAKESTREAM_KAFKA_LIBS")
-    if not libraries:
-        raise SystemExit("Kafka's jars were not found: run this with `make bench`")
-    java = _java()
+    libraries = kafka_jars()
     with tempfile.TemporaryDirectory(prefix="kafka-bench-") as directory:
         root = Path(directory)
         port, controller = free_port(), free_port()
@@ -91,7 +88,7 @@ def kafka() -> Iterator[Server]:
         config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         (root / "log4j2.properties").write_text("status = error\nrootLogger.level = error\n")
         base = [
-            java,
+            java(),
             "-Xms1g",
             "-Xmx1g",
             f"-Dlog4j2.configurationFile={root / 'log4j2.properties'}",
@@ -135,7 +132,15 @@ def _wait_until_it_answers(server: Server, process: subprocess.Popen[bytes], log
                 raise SystemExit(f"{server.name} did not start:\n{log.read_text()[-2000:]}") from None
 
 
-def _java() -> str:
+def kafka_jars() -> str:
+    """The directory of Kafka's jars."""
+    libraries = os.environ.get("LAKESTREAM_KAFKA_LIBS")
+    if not libraries:
+        raise SystemExit("Kafka's jars were not found: run this with `make bench`")
+    return libraries
+
+
+def java() -> str:
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None:
