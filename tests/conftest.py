@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from support.nessie import nessie, nessie_jar
 from support.processes import Cluster, Running, free_ports
+from support.s3 import make_bucket, s3_server
 
 STRICT = os.environ.get("CI", "").lower() == "true" or bool(os.environ.get("LAKESTREAM_REQUIRE_ALL"))
 
@@ -33,6 +35,22 @@ def java() -> str:
 def kafka_libs() -> str:
     """The directory of Apache Kafka's jars."""
     return need(os.environ.get("LAKESTREAM_KAFKA_LIBS"), "Kafka's command line tools (LAKESTREAM_KAFKA_LIBS)")
+
+
+@pytest.fixture(scope="session")
+def aws_address() -> Iterator[str]:
+    """The address of a server that is S3, with a bucket `lake`, and Glue."""
+    with s3_server() as address:
+        make_bucket(address, "lake")
+        yield address
+
+
+@pytest.fixture(scope="session")
+def nessie_uri(aws_address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a real Nessie, whose warehouse is that bucket."""
+    jar = need(nessie_jar(), "the Nessie server (LAKESTREAM_NESSIE_JARS)")
+    with nessie(jar, tmp_path_factory.mktemp("nessie"), "lake", aws_address) as uri:
+        yield uri
 
 
 @pytest.fixture

@@ -52,6 +52,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Where objects and tables live: file:///path, s3://bucket … Empty: a directory in data_dir."""
     metadata_url: str = ""
     """sqlite:///path. Empty: a file in data_dir."""
+    external_catalog: str = ""
+    """The catalog that has the tables, by its name in PyIceberg's own settings. Empty: ours, in the metadata store."""
     broker: BrokerSettings = BrokerSettings()
     http: HttpSettings = HttpSettings()
     spark: SparkSettings = SparkSettings()

@@ -2,13 +2,14 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from support.external import EXTERNAL, external_place
 from support.simulated import runner
 from support.stores import BACKENDS
 from support.tables import ORDERS, OTHER, write_file
@@ -27,8 +28,10 @@ from lakestream.table.schema import OFFSET_WINDOW
 class Bench:
     """A catalog and a way to write files for it."""
 
-    def __init__(self, catalog: TableCatalog, folder: Path) -> None:
+    def __init__(self, catalog: TableCatalog, folder: Path, *, collectable: bool = True) -> None:
+        """`collectable`: the catalog keeps no history of its own that would need files of the past."""
         self.catalog = catalog
+        self.collectable = collectable
         self._folder = folder
 
     def file(self, first: int, end: int, *, partition: int = 0, spec_id: int = 0) -> WrittenFile:
@@ -42,25 +45,38 @@ class Open:
     opened: Callable[[], AbstractAsyncContextManager[Bench]]
 
 
-@pytest.fixture(params=["pyiceberg on memory", "pyiceberg on sqlite", "simulated on memory", "simulated on simulated"])
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
+@pytest.fixture(
+    params=[
+        "pyiceberg on memory",
+        "pyiceberg on sqlite",
+        "simulated on memory",
+        "simulated on simulated",
+        "sql on memory",
+        *(pytest.param(f"{kind} on memory", marks=pytest.mark.slow) for kind in EXTERNAL if kind != "sql"),
+    ]
+)
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     kind, _, backend = request.param.partition(" on ")
+    with ExitStack() as stack:
+        place = stack.enter_context(external_place(kind, request, tmp_path)) if kind in EXTERNAL else None
 
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[Bench]:
-        world = runtime.Runtime(runtime.system().clock, random.Random(7))
-        async with BACKENDS[backend](tmp_path) as store:
-            catalog: PyIcebergTables | SimulatedTables = (
-                SimulatedTables(store)
-                if kind == "simulated"
-                else PyIcebergTables(store, f"file://{tmp_path}/bucket", world)
-            )
-            try:
-                yield Bench(catalog, tmp_path)
-            finally:
-                await catalog.close()
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Bench]:
+            world = runtime.Runtime(runtime.system().clock, random.Random(7))
+            async with BACKENDS[backend](tmp_path) as store:
+                catalog: PyIcebergTables | SimulatedTables
+                if place is not None:
+                    catalog = place.tables(store, world)
+                elif kind == "simulated":
+                    catalog = SimulatedTables(store)
+                else:
+                    catalog = PyIcebergTables(store, f"file://{tmp_path}/bucket", world)
+                try:
+                    yield Bench(catalog, tmp_path, collectable=kind != "nessie")
+                finally:
+                    await catalog.close()
 
-    return Open(backend, opened)
+        yield Open(backend, opened)
 
 
 def run(bench: Open, test: Callable[[Bench], Awaitable[None]]) -> None:
@@ -288,7 +304,7 @@ def test_named_is_what_one_metadata_holds_on_to(bench: Open) -> None:
             await bench.catalog.named(ORDERS)
         view = await bench.catalog.create(ORDERS, "orders", 2)
         empty = await bench.catalog.named(ORDERS)
-        assert (empty.frontier, empty.collectable) == ((0, 0), True)
+        assert (empty.frontier, empty.collectable) == ((0, 0), bench.collectable)
         a, b, orphan = bench.file(0, 3), bench.file(0, 5, partition=1), bench.file(0, 3)
         view = await bench.catalog.commit(view, add=[a], remove=[], frontier=(3, 0))
         assert a.path not in empty.paths

@@ -1,7 +1,7 @@
-"""An S3 server in a process of its own, on a free loopback port.
+"""An S3 server in a process of its own, on a free loopback port; it is AWS's Glue as well.
 
 Its requests take turns: moto looks for an object and then stores it, and two rivals could both find nothing there,
-which S3 never lets happen.
+which S3 never lets happen. And like Glue, unlike moto, it refuses to update a version of a table that is not the last.
 """
 
 import subprocess
@@ -13,6 +13,8 @@ from contextlib import contextmanager
 _SERVER = """
 import sys
 import threading
+from moto.glue.exceptions import GlueClientError
+from moto.glue.responses import GlueResponse
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 from moto.server import ThreadedMotoServer
 
@@ -22,6 +24,15 @@ def one_at_a_time(self, environ, start_response):
     with turn:
         return serve(self, environ, start_response)
 
+update = GlueResponse.update_table
+
+def last_version_only(self):
+    table = self.glue_backend.get_table(self.parameters["DatabaseName"], self.parameters["TableInput"]["Name"])
+    if self.parameters.get("VersionId", table.as_dict()["VersionId"]) != table.as_dict()["VersionId"]:
+        raise GlueClientError("ConcurrentModificationException", "Update table failed due to concurrent modifications.")
+    return update(self)
+
+GlueResponse.update_table = last_version_only
 DomainDispatcherApplication.__call__ = one_at_a_time
 server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
 server.start()

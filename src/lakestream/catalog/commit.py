@@ -1,7 +1,8 @@
 """The one way a table changes, for engines and brokers alike: load, stage new metadata, swing the pointer.
 
 A commit is one attempt on the metadata that was loaded. PyIceberg and file access block, so
-they run on threads that this object owns; the store is asked from the event loop.
+they run on threads that this object owns; the store is asked from the event loop. Here the pointers are in the metadata
+store; `external.ExternalCommits` does the same in a catalog of somebody else.
 """
 
 import logging
@@ -14,17 +15,21 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.utils.properties import property_as_bool
 
+from lakestream.catalog import binding
 from lakestream.catalog.changes import apply_updates, check_requirements
 from lakestream.catalog.expiry import expired_files
 from lakestream.catalog.files import MetadataFiles, version_of
 from lakestream.catalog.index import ManifestIndex
+from lakestream.catalog.port import View
 from lakestream.catalog.rules import check_change
 from lakestream.catalog.rules_outside import check_outside
 from lakestream.catalog.threads import Threads
 from lakestream.errors import Conflict, ObjectMissing, StorageError, Unavailable
+from lakestream.metadata.names import TableName
 from lakestream.metadata.pointers import Pointer, PointerRow, Pointers
 from lakestream.metadata.store import Store
 from lakestream.runtime import Runtime
+from lakestream.table.schema import FRONTIER_PROPERTY, parse_frontier
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -78,6 +83,55 @@ class Commits:
 
     def close(self) -> None:
         self._threads.close()
+
+    # The tables of topics
+
+    async def bind(self, topic_id: UUID, wanted: TableName, first: Callable[[], TableMetadata]) -> None:
+        """Makes the table of a topic, beginning with that metadata, unless it is there. See `TableCatalog.create`."""
+
+        async def make_pointer() -> PointerRow:
+            return (await self.create(topic_id, first(), bound=True)).row
+
+        await binding.bind(self.pointers, topic_id, wanted, make_pointer)
+
+    async def location(self, topic_id: UUID) -> str | None:
+        """See `TableViews.pointer`."""
+        return await binding.location(self.pointers, topic_id)
+
+    async def detach(self, topic_id: UUID) -> str | None:
+        """See `TableViews.detach`."""
+        return await binding.detach(self.pointers, topic_id)
+
+    def frontier(self, topic_id: UUID, table: str, metadata: TableMetadata) -> tuple[int, ...]:
+        """As the metadata says it. Raises `StorageError`."""
+        text = metadata.properties.get(FRONTIER_PROPERTY)
+        try:
+            frontier = parse_frontier(text or "")
+        except ValueError as error:
+            raise StorageError(f"{table}: property {FRONTIER_PROPERTY} is no frontier: {text!r}") from error
+        if not frontier:
+            raise StorageError(f"{table}: property {FRONTIER_PROPERTY} is missing")
+        return frontier
+
+    def frontier_properties(self, topic_id: UUID, text: str) -> dict[str, str]:
+        """What a commit says the frontier with."""
+        return {FRONTIER_PROPERTY: text}
+
+    def check_view(self, view: View) -> None:
+        """Before a commit on it. Here nothing gets into a table that must not be in it."""
+
+    async def keep(self, table_id: UUID, version: int, location: str) -> None:
+        """Told of the metadata of each commit, and the version of the pointer before. The pointer says it already."""
+
+    def version(self, current: Current) -> int:
+        """See `Named`."""
+        return version_of(current.location)
+
+    def is_collectable(self, metadata: TableMetadata) -> bool:
+        """See `Named`."""
+        return property_as_bool(dict(metadata.properties), "gc.enabled", True)
+
+    # Any table
 
     async def load(self, table_id: UUID) -> Current | None:
         """None: there is no such table."""

@@ -55,8 +55,13 @@ def check_change(base: TableMetadata, new: TableMetadata) -> None:
     _check_frontier(base, new)
     if base.current_snapshot_id is not None and new.current_snapshot_id is None:
         raise TableRefused(f"branch {MAIN_BRANCH} of a stream's table cannot be removed: consumers read it")
-    _check_columns(new.schema())
-    specs = {spec.spec_id: spec for spec in new.partition_specs}
+    check_columns(new.schema())
+    check_specs(new)
+
+
+def check_specs(metadata: TableMetadata) -> None:
+    """Raises `TableRefused` unless the partition specs of the log are there."""
+    specs = {spec.spec_id: spec for spec in metadata.partition_specs}
     for spec in (UNPARTITIONED, STREAM_SPEC):
         if specs.get(spec.spec_id) != spec:
             raise TableRefused(
@@ -81,7 +86,8 @@ def _check_frontier(base: TableMetadata, new: TableMetadata) -> None:
         raise TableRefused(f"{FRONTIER_PROPERTY} changes only together with a new snapshot on {MAIN_BRANCH}")
 
 
-def _check_columns(schema: Schema) -> None:
+def check_columns(schema: Schema) -> None:
+    """Raises `TableRefused` unless the columns of the log are all there and as they were made."""
     for field in RAW_SCHEMA.fields:
         found = schema.find_field(field.field_id) if field.field_id in schema.field_ids else None
         if found is None or found.name != field.name or found.field_type != field.field_type:

@@ -10,7 +10,17 @@ def check_view(view: View) -> None:
     """Raises `StorageError` if the view shows what no log can have made. The embedded catalog refuses such commits; one
     that knows nothing of streams takes them. Nothing may be committed on top: what is wrong would become part of the
     log."""
-    trouble = next(_view_troubles(view), None)
+    check_rows(view)
+    _raise_first(view, (delete.trouble for delete in view.deletes if delete.trouble))
+
+
+def check_rows(view: View) -> None:
+    """The same, of the rows alone: deletes that cannot be applied are no trouble here."""
+    _raise_first(view, _row_troubles(view))
+
+
+def _raise_first(view: View, troubles: Iterator[str]) -> None:
+    trouble = next(troubles, None)
     if trouble is not None:
         raise StorageError(
             f"{view.table}: {trouble}; nothing is committed to it until its owner has taken that back, for example by a"
@@ -18,7 +28,7 @@ def check_view(view: View) -> None:
         )
 
 
-def _view_troubles(view: View) -> Iterator[str]:
+def _row_troubles(view: View) -> Iterator[str]:
     rows = 0
     for file in view.files:
         rows += file.record_count
@@ -31,9 +41,6 @@ def _view_troubles(view: View) -> Iterator[str]:
             yield f"{file.path} has rows of partition {last}, and the topic has {len(view.frontier)}"
         elif file.offset_max >= max(view.frontier[first : last + 1], default=0):
             yield f"{file.path} has offset {file.offset_max}, which the log has not given to the table yet"
-    for delete in view.deletes:
-        if delete.trouble:
-            yield delete.trouble
     most = sum(view.frontier) + sum(delete.record_count for delete in view.deletes)
     if rows > most:
         yield f"it has {rows} rows where its stream can have {most} at most"

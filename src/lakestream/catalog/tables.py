@@ -1,4 +1,4 @@
-"""The tables of streams, with PyIceberg as a library over the metadata store's pointers."""
+"""The tables of streams, with PyIceberg as a library over the metadata store's pointers, or in an external catalog."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -10,9 +10,8 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
-from pyiceberg.utils.properties import property_as_bool
 
-from lakestream.catalog.binding import bind, detach, location, owner
+from lakestream.catalog.binding import owner
 from lakestream.catalog.commit import Change, Commits, Current
 from lakestream.catalog.engines import EngineTables
 from lakestream.catalog.files import version_of
@@ -22,7 +21,6 @@ from lakestream.catalog.rules import check_commit
 from lakestream.catalog.snapshot import Plan, SnapshotBuilder
 from lakestream.errors import Conflict, ObjectMissing, StorageError, UnknownStream
 from lakestream.metadata.names import TableName
-from lakestream.metadata.pointers import PointerRow
 from lakestream.metadata.store import Store
 from lakestream.metadata.topic_tables import detached_name, table_name
 from lakestream.model import DataFile, WrittenFile
@@ -38,12 +36,12 @@ from lakestream.table.schema import (
     TOPIC_PROPERTY,
     UNPARTITIONED,
     frontier_text,
-    parse_frontier,
 )
 
 
 class PyIcebergTables:
-    """Implements `TableCatalog`. `bucket_url` is where tables live; `close` ends its threads."""
+    """Implements `TableCatalog`. `bucket_url` is where tables live; `commits` how, if not by the metadata store's
+    pointers; `close` ends its threads."""
 
     def __init__(
         self,
@@ -52,8 +50,9 @@ class PyIcebergTables:
         runtime: Runtime,
         *,
         io_properties: Mapping[str, str] = MappingProxyType({}),
+        commits: Commits | None = None,
     ) -> None:
-        self.commits: Final = Commits(store, runtime, io_properties)
+        self.commits: Final = commits or Commits(store, runtime, io_properties)
         self.engines: Final = EngineTables(self.commits, bucket_url)
         """The same tables as outside engines use them."""
         self._bucket_url = bucket_url.rstrip("/")
@@ -64,16 +63,16 @@ class PyIcebergTables:
         self.commits.close()
 
     async def create(self, topic_id: UUID, name: str, partitions: int, *, table: TableName | None = None) -> View:
-        async def make_pointer() -> PointerRow:
+        def first() -> TableMetadata:
+            properties = self.commits.frontier_properties(topic_id, frontier_text((0,) * partitions))
             folder = f"{self._bucket_url}/tables/{detached_name(name, topic_id)}"
-            metadata = _first_metadata(topic_id, name, folder, partitions, self._runtime.clock.now_ms())
-            return (await self.commits.create(topic_id, metadata, bound=True)).row
+            return _first_metadata(topic_id, name, folder, properties, self._runtime.clock.now_ms())
 
-        await bind(self.commits.pointers, topic_id, table or table_name(name), make_pointer)
+        await self.commits.bind(topic_id, table or table_name(name), first)
         return await self.load(topic_id)
 
     async def pointer(self, topic_id: UUID) -> str | None:
-        return await location(self.commits.pointers, topic_id)
+        return await self.commits.location(topic_id)
 
     async def load(self, topic_id: UUID) -> View:
         while True:
@@ -105,6 +104,7 @@ class PyIcebergTables:
         frontier: tuple[int, ...],
     ) -> View:
         check_commit(view, add, remove, frontier)
+        self.commits.check_view(view)
         current = await self.commits.load(view.topic_id)
         if current is None or not current.row.pointer.bound or current.location != view.metadata_location:
             raise Conflict(f"{view.table} is no longer what the view shows: load it again")
@@ -125,9 +125,11 @@ class PyIcebergTables:
                 AssertTableUUID(uuid=metadata.table_uuid),
                 AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": view.snapshot_id}),
             )
-            return Change(requirements, (*updates, SetPropertiesUpdate(updates={FRONTIER_PROPERTY: text})))
+            properties = self.commits.frontier_properties(view.topic_id, text)
+            return Change(requirements, (*updates, SetPropertiesUpdate(updates=properties)))
 
         done = await self.commits.commit(current, prepare)
+        await self.commits.keep(view.topic_id, current.row.version, done.location)
         return await self._remember(view.topic_id, view.table, done)
 
     async def owner(self, table: TableName) -> UUID | None:
@@ -135,7 +137,7 @@ class PyIcebergTables:
 
     async def detach(self, topic_id: UUID) -> str | None:
         self._views.pop(topic_id, None)
-        return await detach(self.commits.pointers, topic_id)
+        return await self.commits.detach(topic_id)
 
     async def reach(self, topic_id: UUID) -> Reach:
         """What the table names now, in any retained snapshot: a file it does not name is not in use by it.
@@ -144,6 +146,11 @@ class PyIcebergTables:
         if current is None:
             raise UnknownStream(f"topic {topic_id} has no table")
         return await self.commits.run(lambda: read_reach(self.commits.index, current.metadata, current.location))
+
+    async def view_of(self, current: Current) -> View:
+        """The view of this metadata, present or not. Raises as `load` does."""
+        name = await self.commits.pointers.name_of(current.table_id)
+        return await self.commits.run(lambda: self._read_view(current.table_id, str(name), current))
 
     async def _view(self, topic_id: UUID, current: Current | None) -> View:
         name = None if current is None else await self.commits.pointers.name_of(topic_id)
@@ -175,7 +182,7 @@ class PyIcebergTables:
             location=metadata.location,
             metadata_location=current.location,
             snapshot_id=None if snapshot is None else snapshot.snapshot_id,
-            frontier=_frontier(table, metadata),
+            frontier=self.commits.frontier(topic_id, table, metadata),
             files=FileIndex(manifest.files for manifest in found),
             deletes=tuple(file for manifest in found for file in manifest.deletes),
         )
@@ -183,32 +190,23 @@ class PyIcebergTables:
     def _read_named(self, current: Current) -> Named:
         metadata = current.metadata
         return Named(
-            frontier=_frontier(str(current.table_id), metadata),
+            frontier=self.commits.frontier(current.table_id, str(current.table_id), metadata),
             paths=read_reach(self.commits.index, metadata, current.location).files,
-            collectable=property_as_bool(dict(metadata.properties), "gc.enabled", True),
-            version=version_of(current.location),
+            collectable=self.commits.is_collectable(metadata),
+            version=self.commits.version(current),
         )
 
 
-def _frontier(table: str, metadata: TableMetadata) -> tuple[int, ...]:
-    text = metadata.properties.get(FRONTIER_PROPERTY)
-    try:
-        frontier = parse_frontier(text or "")
-    except ValueError as error:
-        raise StorageError(f"{table}: property {FRONTIER_PROPERTY} is no frontier: {text!r}") from error
-    if not frontier:
-        raise StorageError(f"{table}: property {FRONTIER_PROPERTY} is missing")
-    return frontier
-
-
-def _first_metadata(topic_id: UUID, topic: str, location: str, partitions: int, now_ms: int) -> TableMetadata:
+def _first_metadata(
+    topic_id: UUID, topic: str, location: str, frontier: Mapping[str, str], now_ms: int
+) -> TableMetadata:
     """Built field by field: PyIceberg's own way in would number the columns anew."""
     properties = {key: value for key, value in PROPERTIES.items() if key != "format-version"}
     properties["write.metadata.path"] = f"{location}/_iceberg"
     properties["write.data.path"] = f"{location}/{DATA_FOLDER}"
     properties[TOPIC_PROPERTY] = topic
     properties[TOPIC_ID_PROPERTY] = str(topic_id)
-    properties[FRONTIER_PROPERTY] = frontier_text((0,) * partitions)
+    properties |= frontier
     return TableMetadataV2.model_validate(
         {
             "table-uuid": topic_id,

@@ -27,6 +27,26 @@ class Threads:
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 
+class PerThread(Generic[V]):
+    """A value of its own for each thread that asks, made when it first does; one after the other."""
+
+    def __init__(self, make: Callable[[], V]) -> None:
+        self.turn: Final = threading.Lock()
+        """For whoever has to be alone with a value, too. Not while another value is made."""
+        self._make = make
+        self._values: dict[int, V] = {}
+
+    def get(self) -> V:
+        thread = threading.get_ident()
+        if thread not in self._values:
+            with self.turn:
+                self._values[thread] = self._make()
+        return self._values[thread]
+
+    def all(self) -> list[V]:
+        return list(self._values.values())
+
+
 class Cache(Generic[V]):
     """Values under names that never change their meaning. Bounded by weight; the least recently used go first."""
 

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lakestream.catalog.engines import EngineTables
 from lakestream.errors import LakestreamError
 from lakestream.http.errors import on_http_error, on_invalid_request, on_lakestream_error, on_unexpected_error
-from lakestream.http.iceberg import IcebergCatalog
+from lakestream.http.iceberg import Elsewhere, IcebergCatalog
 from lakestream.http.lag import ReadLag, as_gauges, as_json
 from lakestream.http.metrics import CONTENT_TYPE, Metrics
 from lakestream.http.tables import Freshen
@@ -36,9 +36,11 @@ def create_app(
     metrics: Metrics | None = None,
     freshen: Freshen | None = None,
     lag: ReadLag | None = None,
+    elsewhere: str = "",
 ) -> ASGIApp:
     """`tables` stays the caller's to close. `table_config` goes to engines with each table, `credentials` to those who
-    ask for them; `freshen` runs before each load of a table; `lag` tells how far tables are behind."""
+    ask for them; `freshen` runs before each load of a table; `lag` tells how far tables are behind.
+    `elsewhere` names the external catalog that has the tables: then nothing is served of them here."""
     measured = metrics or Metrics()
 
     async def health(_request: Request) -> Response:
@@ -61,12 +63,13 @@ def create_app(
     async def show_lag(_request: Request) -> Response:
         return JSONResponse([as_json(each) for each in await lag()] if lag is not None else [])
 
+    catalog = Elsewhere(elsewhere) if elsewhere else IcebergCatalog(tables, table_config, credentials, freshen)
     app = Starlette(
         routes=[
             Route("/health", health, methods=["GET"]),
             Route("/metrics", show_metrics, methods=["GET"]),
             Route("/lag", show_lag, methods=["GET"]),
-            Mount("/iceberg", routes=IcebergCatalog(tables, table_config, credentials, freshen).routes()),
+            Mount("/iceberg", routes=catalog.routes()),
         ],
         exception_handlers={
             LakestreamError: on_lakestream_error,

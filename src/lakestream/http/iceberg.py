@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from lakestream.catalog.engines import EngineTables
 from lakestream.http import namespaces, tables, views
+from lakestream.http.errors import error_response
 
 
 class IcebergCatalog:
@@ -41,3 +42,17 @@ class IcebergCatalog:
         """There is one warehouse, whatever name a client has for it."""
         endpoints = [*namespaces.ENDPOINTS, *tables.ENDPOINTS, *views.ENDPOINTS]
         return JSONResponse({"defaults": {}, "overrides": {}, "endpoints": endpoints})
+
+
+class Elsewhere:
+    """The door of a deployment whose tables are in an external catalog: a list of them here would be a second truth."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def routes(self) -> list[Route]:
+        return [Route("/{path:path}", self.elsewhere, methods=["GET", "POST", "DELETE"])]
+
+    async def elsewhere(self, request: Request) -> Response:
+        sentence = f"the tables of this deployment are in the external catalog {self._place}: load them from there"
+        return error_response(request, 406, "UnsupportedOperationException", sentence)

@@ -20,6 +20,7 @@ class Backends:
     store: Store
     objects: ObjectStore
     runtime: Runtime
+    external_catalog: str = ""
 
 
 @asynccontextmanager
@@ -28,7 +29,7 @@ async def open_backends(settings: Settings) -> AsyncIterator[Backends]:
     runtime = system()
     store = await open_metadata(settings.metadata)
     try:
-        yield Backends(store, objects.open(settings.bucket), runtime)
+        yield Backends(store, objects.open(settings.bucket), runtime, settings.external_catalog)
     finally:
         await store.close()
 

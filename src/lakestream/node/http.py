@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 
 import uvicorn
 
@@ -15,7 +16,7 @@ from lakestream.http.metrics import Metrics
 from lakestream.metadata.topics import Topics
 from lakestream.node.backends import open_backends
 from lakestream.node.fresh import open_freshener
-from lakestream.node.tables import open_catalog
+from lakestream.node.tables import external_place, open_catalog
 from lakestream.node.vending import storage_config, storage_credentials
 from lakestream.settings import Settings
 
@@ -25,11 +26,13 @@ STOP_GRACE_S = 3
 async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.Event) -> None:
     """Serves until `stop`. Raises if the server ends by itself."""
     place = settings.http
-    async with (
-        open_backends(settings) as backends,
-        open_catalog(backends) as catalog,
-        open_freshener(settings.fresh, backends, catalog) as freshener,
-    ):
+    async with AsyncExitStack() as stack:
+        backends = await stack.enter_async_context(open_backends(settings))
+        catalog = await stack.enter_async_context(open_catalog(backends))
+        elsewhere = external_place(catalog)
+        freshener = None
+        if not elsewhere:
+            freshener = await stack.enter_async_context(open_freshener(settings.fresh, backends, catalog))
         topics = Topics(backends.store, backends.runtime)
 
         async def lag() -> list[TopicLag]:
@@ -40,9 +43,10 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
                 EngineTables(catalog.commits, backends.objects.url),
                 table_config=storage_config(settings.bucket, os.environ),
                 credentials=storage_credentials(settings.bucket, os.environ, allowed=place.vend_credentials),
-                metrics=Metrics(freshener.metrics),
+                metrics=Metrics(freshener.metrics) if freshener else Metrics(),
                 freshen=freshener,
                 lag=lag,
+                elsewhere=elsewhere,
             ),
             log_config=None,
             access_log=False,

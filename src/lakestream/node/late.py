@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from lakestream.catalog.binding import detach, location
-from lakestream.catalog.port import View
+from lakestream.catalog.port import TableViews, View
 from lakestream.metadata.pointers import Pointers
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.node.backends import Backends
@@ -33,11 +33,13 @@ _SWITCH_S: Final = 0.0005
 @dataclass(frozen=True, slots=True)
 class _Loaded:
     catalog: "PyIcebergTables"
+    views: TableViews
     history: "HistoryReader"
 
 
 class LateTables:
-    """Implements `TableViews` and `HistorySource`: of itself only what the metadata store knows."""
+    """Implements `TableViews` and `HistorySource`: of itself only what the metadata store knows, which is nothing of
+    tables in an external catalog."""
 
     def __init__(self, backends: Backends, history_cache_bytes: int) -> None:
         self._backends = backends
@@ -56,13 +58,17 @@ class LateTables:
             await (await self._loading).catalog.close()
 
     async def pointer(self, topic_id: UUID) -> str | None:
+        if self._backends.external_catalog:
+            return await (await self.loaded()).views.pointer(topic_id)
         return await location(self._pointers, topic_id)
 
     async def detach(self, topic_id: UUID) -> str | None:
+        if self._backends.external_catalog:
+            return await (await self.loaded()).views.detach(topic_id)
         return await detach(self._pointers, topic_id)
 
     async def load(self, topic_id: UUID) -> View:
-        return await (await self.loaded()).catalog.load(topic_id)
+        return await (await self.loaded()).views.load(topic_id)
 
     async def read(
         self,
@@ -109,7 +115,8 @@ class LateTables:
     async def _load(self) -> _Loaded:
         module = await asyncio.to_thread(_import)
         catalog = module.make_catalog(self._backends)
-        return _Loaded(catalog, module.make_history(self._backends, self._history_cache_bytes))
+        history = module.make_history(self._backends, self._history_cache_bytes)
+        return _Loaded(catalog, module.make_views(self._backends, catalog), history)
 
 
 def _import() -> Any:

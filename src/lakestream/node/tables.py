@@ -4,14 +4,35 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+from lakestream.catalog.client import CatalogClient
+from lakestream.catalog.external import ExternalCommits
+from lakestream.catalog.port import TableViews
+from lakestream.catalog.served import ServedViews
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.node.backends import Backends
 from lakestream.table.history import HistoryReader
 
 
 def make_catalog(backends: Backends) -> PyIcebergTables:
+    """Raises `RequestError` if an external catalog's settings cannot be used; it is not asked anything yet."""
+    store, url, runtime = backends.store, backends.objects.url, backends.runtime
     properties = io_properties(os.environ)
-    return PyIcebergTables(backends.store, backends.objects.url, backends.runtime, io_properties=properties)
+    if not backends.external_catalog:
+        return PyIcebergTables(store, url, runtime, io_properties=properties)
+    client = CatalogClient(backends.external_catalog, properties)
+    return PyIcebergTables(store, url, runtime, commits=ExternalCommits(store, runtime, properties, client, url))
+
+
+def make_views(backends: Backends, catalog: PyIcebergTables) -> TableViews:
+    """What a broker serves."""
+    if isinstance(catalog.commits, ExternalCommits):
+        return ServedViews(catalog, catalog.commits, backends.store)
+    return catalog
+
+
+def external_place(catalog: PyIcebergTables) -> str:
+    """Where the tables are if not in the metadata store, for people; else empty."""
+    return catalog.commits.place if isinstance(catalog.commits, ExternalCommits) else ""
 
 
 def io_properties(environment: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,90 @@
+"""The views that brokers serve of tables in an external catalog: the present one, or the last that was good.
+
+Records are in a table or in the WAL. What somebody did to a table in a catalog that cannot refuse stops the pipeline,
+and the WAL stays as it is from then on; the files of the last good view are still there. So together they still hold
+every record, and consumers go on. The same holds while the catalog does not answer.
+"""
+
+import logging
+from uuid import UUID
+
+from lakestream.catalog.external import ExternalCommits
+from lakestream.catalog.port import View
+from lakestream.catalog.rules import falls
+from lakestream.catalog.rules_view import check_rows
+from lakestream.catalog.tables import PyIcebergTables
+from lakestream.errors import LakestreamError, RetryableError, StorageError
+from lakestream.metadata.log import decode_head, head_address
+from lakestream.metadata.store import Store
+from lakestream.model import StreamPartition
+
+_log = logging.getLogger(__name__)
+
+
+class ServedViews:
+    """Implements `TableViews`. Deletes that cannot be applied are no reason to serve what was deleted: a view with such
+    is handed out as it is, and reading it fails."""
+
+    def __init__(self, tables: PyIcebergTables, commits: ExternalCommits, store: Store) -> None:
+        self._tables = tables
+        self._commits = commits
+        self._store = store
+        self._good: dict[UUID, View] = {}
+        self._told: dict[UUID, str] = {}
+
+    async def pointer(self, topic_id: UUID) -> str | None:
+        try:
+            return await self._tables.pointer(topic_id)
+        except (StorageError, RetryableError) as error:
+            return (await self._last_good(topic_id, error)).metadata_location
+
+    async def load(self, topic_id: UUID) -> View:
+        noted = await self._commits.pointers.get(topic_id)
+        try:
+            view = await self._checked(topic_id)
+        except (StorageError, RetryableError) as error:
+            return await self._last_good(topic_id, error)
+        if self._told.pop(topic_id, None):
+            _log.warning("%s is served from its present view again", view.table)
+        if noted is not None and noted.pointer.bound and noted.pointer.metadata_location != view.metadata_location:
+            await self._commits.keep(topic_id, noted.version, view.metadata_location)
+        self._good[topic_id] = view
+        return view
+
+    async def detach(self, topic_id: UUID) -> str | None:
+        self._good.pop(topic_id, None)
+        self._told.pop(topic_id, None)
+        return await self._tables.detach(topic_id)
+
+    async def _checked(self, topic_id: UUID) -> View:
+        """The log is asked before the view that is compared with it: then only a table that went back is behind."""
+        view = await self._tables.load(topic_id)
+        told = await self._frontier_told(view)
+        if falls(told, view.frontier):
+            view = await self._tables.load(topic_id)
+        if falls(told, view.frontier):
+            raise StorageError(
+                f"{view.table} ends at {view.frontier}, yet the log was told that it holds everything below {told}; was"
+                " it replaced or rolled back?"
+            )
+        check_rows(view)
+        return view
+
+    async def _frontier_told(self, view: View) -> tuple[int, ...]:
+        partitions = [StreamPartition(view.topic_id, index) for index in range(len(view.frontier))]
+        entries = await self._store.get([head_address(partition) for partition in partitions])
+        heads = [decode_head(*each) for each in zip(entries, partitions, strict=True)]
+        return tuple(0 if found is None else found.head.frontier for found in heads)
+
+    async def _last_good(self, topic_id: UUID, error: LakestreamError) -> View:
+        """Raises the error if there was none."""
+        view = self._good.get(topic_id)
+        if view is None:
+            current = await self._commits.last_good(topic_id)
+            if current is None:
+                raise error
+            view = self._good[topic_id] = await self._tables.view_of(current)
+        if self._told.get(topic_id) != str(error):
+            self._told[topic_id] = str(error)
+            _log.error("%s is served from the last good view: %s", view.table, error)
+        return view

@@ -1,0 +1,123 @@
+"""Catalogs of somebody else to keep the tables of streams in, each a real one: SQLite, our own door as a plain REST
+catalog, moto's Glue, Nessie."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+from uuid import uuid4
+
+import pytest
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NoSuchNamespaceError
+
+from lakestream.catalog.client import CatalogClient
+from lakestream.catalog.external import ExternalCommits
+from lakestream.catalog.served import ServedViews
+from lakestream.catalog.tables import PyIcebergTables
+from lakestream.metadata.store import Store
+from lakestream.runtime import Runtime
+from support.tables import open_door
+
+NAME = "outside"
+BUCKET = "lake"
+"""On the server that the fixtures `aws_address` and `nessie_uri` of `conftest` share."""
+
+
+def variables(properties: Mapping[str, str], name: str = NAME) -> dict[str, str]:
+    """The environment in which PyIceberg knows a catalog by its name."""
+    return {
+        f"PYICEBERG_CATALOG__{name.upper()}__{re.sub('-', '_', re.sub('[.]', '__', key)).upper()}": value
+        for key, value in properties.items()
+    }
+
+
+@dataclass(frozen=True)
+class Place:
+    """`properties` are PyIceberg's. `io` is what files need beside that."""
+
+    properties: Mapping[str, str]
+    bucket_url: str
+    io: Mapping[str, str]
+
+    def commits(self, store: Store, runtime: Runtime) -> ExternalCommits:
+        with patch.dict(os.environ, variables(self.properties)):
+            client = CatalogClient(NAME, self.io)
+        return ExternalCommits(store, runtime, self.io, client, self.bucket_url)
+
+    def tables(self, store: Store, runtime: Runtime) -> PyIcebergTables:
+        return PyIcebergTables(store, self.bucket_url, runtime, commits=self.commits(store, runtime))
+
+    def served(self, tables: PyIcebergTables, store: Store) -> ServedViews:
+        assert isinstance(tables.commits, ExternalCommits)
+        return ServedViews(tables, tables.commits, store)
+
+    def outsider(self) -> Catalog:
+        """The same catalog as any other engine has it."""
+        return load_catalog(f"outsider-{uuid4()}", **{**self.io, **self.properties})
+
+    @contextmanager
+    def emptied(self) -> Iterator["Place"]:
+        """For a server that tests share."""
+        catalog = self.outsider()
+        try:
+            tables = [name for namespace in catalog.list_namespaces() for name in catalog.list_tables(namespace)]
+        except NoSuchNamespaceError:
+            tables = []
+        for name in tables:
+            catalog.drop_table(name)
+        yield self
+
+
+def sql_place(folder: Path) -> Place:
+    properties = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+    return Place(properties, f"file://{folder}/bucket", {})
+
+
+def rest_place(folder: Path, uri: str) -> Place:
+    return Place({"type": "rest", "uri": uri}, f"file://{folder}/bucket", {})
+
+
+def glue_place(folder: Path, address: str) -> Place:
+    properties = {
+        "type": "glue",
+        "glue.endpoint": address,
+        "glue.region": "us-east-1",
+        "glue.access-key-id": "test",
+        "glue.secret-access-key": "test",
+        "warehouse": f"file://{folder}/warehouse",
+    }
+    return Place(properties, f"file://{folder}/bucket", {})
+
+
+def nessie_place(uri: str, s3: str, bucket: str) -> Place:
+    io = {
+        "s3.endpoint": s3,
+        "s3.access-key-id": "test",
+        "s3.secret-access-key": "test",
+        "s3.region": "us-east-1",
+    }
+    return Place({"type": "rest", "uri": uri}, f"s3://{bucket}", io)
+
+
+EXTERNAL = ("sql", "rest", "glue", "nessie")
+
+
+@contextmanager
+def external_place(kind: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[Place]:
+    match kind:
+        case "sql":
+            yield sql_place(folder)
+        case "rest":
+            with open_door(folder / "door") as door:
+                yield rest_place(folder, door.uri)
+        case "glue":
+            with glue_place(folder, request.getfixturevalue("aws_address")).emptied() as place:
+                yield place
+        case _:
+            uri, aws = request.getfixturevalue("nessie_uri"), request.getfixturevalue("aws_address")
+            with nessie_place(uri, aws, BUCKET).emptied() as place:
+                yield place

