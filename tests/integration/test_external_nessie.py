@@ -1,0 +1,111 @@
+"""A stream whose table is in a real Nessie: produced, moved, read, rewritten, damaged and repaired."""
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.external import BUCKET, nessie_place
+from support.external_town import TABLE, Town, external_town, foreign_rows
+from support.s3 import environment
+
+pytestmark = pytest.mark.filterwarnings("ignore:Parquet writer option")
+HALF = 6
+
+
+@pytest.fixture
+def town(nessie_uri: str, aws_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Town]:
+    for name, value in environment(aws_address).items():
+        monkeypatch.setenv(name, value)
+    with nessie_place(nessie_uri, aws_address, BUCKET).emptied() as place:
+        with external_town(place, tmp_path, monkeypatch) as made:
+            yield made
+
+
+def fill(town: Town) -> None:
+    for _ in range(2):
+        town.produce(HALF)
+        assert town.tick().record_count == HALF
+
+
+def test_a_stream_lives_in_nessie(town: Town) -> None:
+    fill(town)
+    assert town.rows() == list(range(2 * HALF))
+    town.check_all()
+
+    # An engine deletes a row, which rewrites its file: a gap for consumers, and the next commit goes through.
+    town.table().delete("_offset = 3")
+    town.produce(HALF)
+    assert town.tick().record_count == HALF
+    assert town.rows() == [0, 1, 2, *range(4, 3 * HALF)]
+    town.check_all(without=(3,))
+
+    # Somebody appends rows that no producer sent.
+    town.table().append(foreign_rows(1_000, 1_001))
+    town.produce(HALF)
+    town.check_commits_stopped("offset 1001", "which the log has not given to the table")
+    town.check_all(without=(3,))
+    town.restart_broker()
+    town.check_all(without=(3,))
+
+    # Its owner takes that back.
+    town.table().delete("_offset >= 1000")
+    assert town.tick().record_count == HALF
+    assert town.lag()[0].error == ""
+    assert town.rows() == [0, 1, 2, *range(4, 4 * HALF)]
+    town.check_all(without=(3,))
+
+
+def test_a_branch_that_is_set_back_stops_commits_until_it_is_set_forward(town: Town) -> None:
+    town.produce(HALF)
+    assert town.tick().record_count == HALF
+    past = nessie_hash(town)
+    town.produce(HALF)
+    assert town.tick().record_count == HALF
+    town.check_all()
+    present = nessie_hash(town)
+    set_branch(town, past)
+    town.produce(HALF)
+    town.check_commits_stopped("was the table replaced or rolled back?")
+    town.check_all()
+    town.restart_broker()
+    town.check_all()
+    set_branch(town, present)
+    assert town.tick().record_count == HALF
+    assert town.rows() == list(range(3 * HALF))
+    town.check_all()
+
+
+def test_a_dropped_table_stops_commits_until_it_is_registered_again(town: Town) -> None:
+    fill(town)
+    location = town.table().metadata_location
+    town.outsider.drop_table(TABLE)
+    town.produce(HALF)
+    town.check_commits_stopped("has no table default.orders any more", location)
+    town.check_all()
+    town.restart_broker()
+    town.check_all()
+    town.outsider.register_table(TABLE, location)
+    assert town.tick().record_count == HALF
+    assert town.rows() == list(range(3 * HALF))
+    town.check_all()
+
+
+def nessie_hash(town: Town) -> str:
+    return str(_nessie(town, "GET", "trees/main")["reference"]["hash"])
+
+
+def set_branch(town: Town, to: str) -> None:
+    body = {"type": "BRANCH", "name": "main", "hash": to}
+    _nessie(town, "PUT", f"trees/main@{nessie_hash(town)}?type=BRANCH", body)
+
+
+def _nessie(town: Town, method: str, path: str, body: object = None) -> dict[str, dict[str, object]]:
+    """Nessie's own door, beside Iceberg's."""
+    address = town.place.properties["uri"].removesuffix("/iceberg") + "/api/v2/" + path
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(address, data, {"Content-Type": "application/json"}, method=method)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        found: dict[str, dict[str, object]] = json.loads(answer.read())
+        return found
