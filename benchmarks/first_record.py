@@ -82,7 +82,10 @@ async def _measure(store: LocalObjects, folder: Path) -> list[Result]:
         at = window * WINDOW_FILES
         files[at : at + WINDOW_FILES] = await made.sorted_window(at)
     index = FileIndex([FilePart(files[at : at + MANIFEST_FILES]) for at in range(0, FILES, MANIFEST_FILES)])
-    wanted = [(window * WINDOW_FILES + dice.randrange(WINDOW_FILES)) * FILE_RECORDS for window in windows * 2]
+    wanted = [
+        (window * WINDOW_FILES + dice.randrange(WINDOW_FILES)) * FILE_RECORDS
+        for window in windows * (SAMPLES // WINDOWS)
+    ]
     times = [await _first_ms(store, index, offset, WINDOW_FILES) for offset in wanted]
     results.append(_result("sorted by another column", times))
     return results

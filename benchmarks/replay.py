@@ -25,7 +25,7 @@ ROUNDS = 2 if QUICK else 5
 def run() -> list[Result]:
     warm_up()
     return [
-        reaches(f"replay {value_bytes} B from Parquet, per core", _measure(value_bytes), "MB/s", at_least=300)
+        reaches(f"replay {value_bytes} B from Parquet, per core", _measure(value_bytes), "MB/s", at_least=400)
         for value_bytes in (1000, 100)
     ]
 
