@@ -112,8 +112,9 @@ class PipelineActor:
     def __init__(self, history: "History", number: int) -> None:
         self._history = history
         self._name = f"pipeline{number}"
-        self.rounds = 0
-        """How often it went through everything since the faults stopped."""
+        self.begun = 0
+        self.finished = 0
+        """Its rounds are numbered: the last one that it began, and the last one in which it went through everything."""
 
     async def live(self) -> None:
         world = self._history.world
@@ -141,6 +142,7 @@ class PipelineActor:
         collector, orphans = Collector(lake), Orphans(lake, topics)
         rest_s = _REST_LEAST_S
         while True:
+            self.begun += 1
             try:
                 tick = await worker.tick()
                 least_s, most_s = (0.8, 2.0) if world.is_calm else (_REST_LEAST_S, scene.rest_most_s)
@@ -153,7 +155,7 @@ class PipelineActor:
                     await collector.collect()
                 if world.is_calm or world.chance(scene.collects):
                     await orphans.collect()
-                self.rounds += world.is_calm
+                self.finished = self.begun
             except (RetryableError, UnknownStream) as error:
                 world.trace(f"{self._name} stops short: {error}")
             await asyncio.sleep(world.random.uniform(0.5, 1.0) * rest_s)

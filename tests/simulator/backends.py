@@ -22,12 +22,12 @@ class SimulatedStore:
         self.core = MemoryStore(Runtime(world.process("store clock"), world.random))
 
     async def get(self, addresses: Sequence[Address]) -> list[Entry | None]:
-        kind = _kind(addresses[0].shard) if addresses else "nothing"
-        return await self._world.operation(f"get {kind}", lambda: run_now(self.core.get(addresses)))
+        shard = addresses[0].shard if addresses else "nothing"
+        return await self._world.operation(f"get {shard}", lambda: run_now(self.core.get(addresses)))
 
     async def range(self, shard: str, start: str, end: str, *, limit: int | None = None) -> list[Entry]:
         return await self._world.operation(
-            f"range {_kind(shard)}", lambda: run_now(self.core.range(shard, start, end, limit=limit))
+            f"range {shard}", lambda: run_now(self.core.range(shard, start, end, limit=limit))
         )
 
     async def shards(self, start: str, end: str) -> list[str]:
@@ -38,8 +38,7 @@ class SimulatedStore:
         kept = len(transactions)
         if kept > 1 and self._world.chance(self._world.faults.split):
             kept = self._world.random.randrange(kept)
-        shards = ",".join(transaction.shard[-8:] for transaction in transactions)
-        name = f"transact {_kind(transactions[0].shard)} {shards}" if transactions else "transact nothing"
+        name = f"transact {','.join([each.shard for each in transactions])}"
         outcomes = await self._world.operation(name, lambda: run_now(self.core.transact(transactions[:kept])))
         if kept < len(transactions):
             self._world.trace(f"{name}: cut off after {kept}")
@@ -52,18 +51,16 @@ class SimulatedStore:
 
     async def acquire_lease(self, address: Address, holder: str, *, ttl_ms: int) -> Lease:
         return await self._world.operation(
-            f"acquire {_kind(address.shard)}", lambda: run_now(self.core.acquire_lease(address, holder, ttl_ms=ttl_ms))
+            f"acquire {address.shard}", lambda: run_now(self.core.acquire_lease(address, holder, ttl_ms=ttl_ms))
         )
 
     async def release_lease(self, address: Address, token: int) -> None:
         await self._world.operation(
-            f"release {_kind(address.shard)}", lambda: run_now(self.core.release_lease(address, token))
+            f"release {address.shard}", lambda: run_now(self.core.release_lease(address, token))
         )
 
     async def leases(self, shard: str, start: str, end: str) -> list[tuple[str, Lease]]:
-        return await self._world.operation(
-            f"leases {_kind(shard)}", lambda: run_now(self.core.leases(shard, start, end))
-        )
+        return await self._world.operation(f"leases {shard}", lambda: run_now(self.core.leases(shard, start, end)))
 
     async def close(self) -> None:
         await self.core.close()
@@ -167,7 +164,3 @@ class SimulatedObjects:
     def _as_of_s(self) -> float:
         now_s = self._world.loop.time()
         return now_s - self._world.random.random() * self._stale_s if self._stale_s else now_s
-
-
-def _kind(shard: str) -> str:
-    return shard.partition("/")[0]

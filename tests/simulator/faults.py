@@ -5,11 +5,11 @@ always there. On top of chances that hold for every operation, a history has a f
 meets one kind of fault often, such as a commit that is slept over, or a lease whose reply is lost.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
-from typing import Final
+from typing import Final, Literal
 
 NEAR_S: Final = 0.005
 """The longest that a message is under way in a good network."""
@@ -44,6 +44,17 @@ class Aim:
     hits_most: int
 
 
+Theme = Literal["log", "race", "recreation", "groups"]
+THEMES: Final[Mapping[Theme, tuple[Aim, ...]]] = {
+    "log": (),
+    "race": (Aim("transact log", "slow", chance=0.5, hits_most=20), Aim("get log", "slow", chance=0.3, hits_most=20)),
+    "recreation": (Aim("transact log", "late request", chance=0.1, hits_most=3),),
+    "groups": (),
+}
+"""What a history is about, and the aims that belong to it. A race is one of commits that arrive long after they were
+sent with a collector that takes its time between its steps; nothing else disturbs them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Faults:
     """The chance of each kind per operation, and how long things take at the most. The default is a calm world."""
@@ -67,14 +78,18 @@ class Faults:
         return tuple(zip(accumulate(self.chances), KINDS, strict=False))
 
 
-def draw_faults(random: Random, *, grouped: bool) -> Faults:
-    """`grouped`: the history is about consumer groups, and so are its aims."""
+def draw_faults(random: Random, theme: Theme) -> Faults:
+    grouped, racing = theme == "groups", theme == "race"
     operations = GROUP_OPERATIONS if grouped else LOG_OPERATIONS
 
     def maybe(rate: float) -> float:
-        return random.choice((0.0, 0.0, rate, rate * 3))
+        return 0.0 if racing else random.choice((0.0, 0.0, rate, rate * 3))
 
     skew_most_ms = random.choice((0, 0, 100, 60_000))
+    aims = tuple(
+        _draw_aim(random, operations)
+        for _ in range(0 if racing else random.choice((0, 1, 2) if grouped else (0, 1, 2, 3)))
+    )
     return Faults(
         chances=(
             maybe(0.01),
@@ -87,12 +102,12 @@ def draw_faults(random: Random, *, grouped: bool) -> Faults:
             0.005 if skew_most_ms else 0.0,
             maybe(0.002),
         ),
-        aims=tuple(_draw_aim(random, operations) for _ in range(random.choice((0, 1, 2) if grouped else (0, 1, 2, 3)))),
+        aims=(*THEMES[theme], *aims),
         split=random.choice((0.0, 0.0, 0.1)),
         pause_most_s=random.choice((0.5, 3.0, 10.0, 30.0)),
         late_most_s=random.choice((0.5, 5.0)),
         silence_most_s=random.choice((0.0, 0.5, 2.0)),
-        slow_most_s=random.choice((0.25, 2.0)),
+        slow_most_s=2.0 if racing else random.choice((0.25, 2.0)),
         outage_most_s=random.choice((0.2, 2.0)),
         latencies_s=random.choice(((NEAR_S,), (NEAR_S,), (NEAR_S, 0.05) if grouped else (NEAR_S, 0.05, 0.5))),
         skew_most_ms=skew_most_ms,

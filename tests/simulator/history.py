@@ -138,9 +138,9 @@ class History:
         await self._until(
             lambda: all(map(self.watcher.caught_up, self.partitions())), "I7: the log does not reach the table"
         )
-        rounds = {pipeline: pipeline.rounds for pipeline in self._pipelines}
+        begun = {pipeline: pipeline.begun for pipeline in self._pipelines}
         await self._until(
-            lambda: all(pipeline.rounds > rounds[pipeline] + 1 for pipeline in self._pipelines),
+            lambda: all(pipeline.finished > begun[pipeline] for pipeline in self._pipelines),
             "I7: a pipeline does not come round",
         )
 

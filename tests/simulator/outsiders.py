@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TOPIC = "orders"
+_RETRY_S = 0.1
 
 
 class EngineActor:
@@ -133,7 +134,7 @@ class OwnerActor:
     async def live(self) -> None:
         world = self._history.world
         for _ in range(self._times):
-            await asyncio.sleep(world.random.uniform(0.3, 2.0))
+            await asyncio.sleep(world.random.uniform(0.05, 0.8))
             await self.delete()
             await self.create()
 
@@ -148,6 +149,7 @@ class OwnerActor:
             except UnknownStream:
                 pass
             except RetryableError:
+                await asyncio.sleep(_RETRY_S)
                 continue
             history.topic = None
             return
@@ -160,7 +162,7 @@ class OwnerActor:
             except StreamExists:
                 history.topic = (await _retry(history, _find)).get(TOPIC)
             except RetryableError:
-                continue
+                await asyncio.sleep(_RETRY_S)
         history.world.trace(f"owner has {history.topic.topic_id.hex[:4]}")
 
 
@@ -177,4 +179,4 @@ async def _retry(history: "History", work: Callable[[Streams], Awaitable[T]]) ->
         try:
             return await history.broker().call(work)
         except RetryableError:
-            continue
+            await asyncio.sleep(_RETRY_S)

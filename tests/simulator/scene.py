@@ -7,7 +7,7 @@ from typing import Final
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.kafka.settings import GroupSettings
 from lakestream.stream import StreamSettings
-from simulator.faults import Faults, draw_faults
+from simulator.faults import Faults, Theme, draw_faults
 
 _SEQUENCE_LAST: Final = (1 << 31) - 1
 
@@ -50,31 +50,33 @@ class Scene:
 
 def draw_scene(random: Random) -> Scene:
     """Histories of consumer groups are longer and have less of everything else, so that all cost about the same.
-    An eager pipeline, which costs more, is that of some only: it makes objects old fast."""
-    grouped = random.random() < 0.25
-    eager = not grouped and random.random() < 0.3
+    An eager pipeline, which costs more, is that of some only: it makes objects old fast, and in a few histories they
+    are old before their commits arrive. Where the topic is created again, clients go on long enough to notice."""
+    theme: Theme = random.choices(("groups", "race", "recreation", "log"), (25, 5, 20, 50))[0]
+    grouped, racing, recreating = theme == "groups", theme == "race", theme == "recreation"
+    eager = racing or (not grouped and random.random() < 0.2)
     return Scene(
-        faults=draw_faults(random, grouped=grouped),
-        brokers=random.choice((2, 2, 3)) if grouped else random.choice((1, 2, 2, 3)),
+        faults=draw_faults(random, theme),
+        brokers=random.choice((2, 2, 3)) if grouped else random.choice((1, 2, 2, 2, 3)),
         pipelines=1 if grouped else random.choice((1, 1, 1, 2)),
-        producers=1 if grouped else random.choice((1, 1, 2, 3)),
-        batches_most=3 if grouped else random.choice((2, 2, 2, 3, 12)),
+        producers=1 if grouped else random.choice((1, 1, 1, 2, 2, 3)),
+        batches_most=3 if grouped else random.choice((3, 6) if recreating else (2, 2, 2, 2, 8)),
         idempotent=random.choice((0.0, 0.7, 1.0)),
         first_sequence=random.choice((0, 0, _SEQUENCE_LAST - 1)),
         sends_most=random.choice((2, 12)),
         patience_s=random.choice((1.0, 3.0) if grouped else (1.0, 10.0, 10.0)),
-        consumers=0 if grouped else random.choice((0, 1, 1, 2)),
+        consumers=0 if grouped else random.choice((1, 2) if recreating else (0, 1, 1, 2)),
         members=random.choice((2, 3)) if grouped else 0,
         session_ms=random.choice((400, 2_000)),
-        lasts_s=random.choice((2.0, 4.0)) if grouped else random.choice((0.0, 0.0, 0.0, 3.0)),
+        lasts_s=random.choice((2.0, 4.0)) if grouped else random.choice((0.0, 0.0, 0.0, 0.0, 3.0)),
         engine=not grouped and random.random() < 0.5,
         delete_rows=random.choice((0.0, 0.3)),
         roll_back=random.choice((0.0, 0.4)),
-        recreations=0 if grouped else random.choice((0, 0, 0, 1, 3)),
+        recreations=random.choice((1, 3)) if recreating else 0,
         stale_s=random.choice((0.0, 5.0)),
         partial_deletes=random.random() < 0.3,
         broker_ttl_ms=random.choice((2_000, 10_000)) if grouped else 20_000,
-        rest_most_s=0.2 if eager else 1.6,
+        rest_most_s=0.1 if racing else 0.2 if eager else 1.6,
         collects=1.0 if eager else 0.3,
         stream=StreamSettings(
             flush_interval_ms=random.choice((1, 20)),
@@ -82,12 +84,12 @@ def draw_scene(random: Random) -> Scene:
             view_check_ms=random.choice((0, 500, 5_000)),
             generation_check_ms=random.choice((500, 4_000)),
             upload_deadline_ms=random.choice((500, 20_000)),
-            tail_cache_bytes=random.choice((0, 10_000)),
+            tail_cache_bytes=random.choice((10_000,) if recreating else (0, 10_000)),
             receipt_idle_ms=random.choice((50, 2_000)),
         ),
         pipeline=PipelineSettings(
-            generation_interval_ms=random.choice((20, 50, 300)),
-            grace_ms=random.choice((0, 0, 1_000)),
+            generation_interval_ms=20 if racing else random.choice((20, 50, 300)),
+            grace_ms=0 if racing else random.choice((0, 0, 1_000)),
             backoff_ms=50,
             max_backoff_ms=400,
             lease_ms=500,

@@ -4,7 +4,7 @@ Everything random comes from one seeded generator, asked in a deterministic orde
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from random import Random
@@ -84,7 +84,7 @@ class World:
         self.processes: list[Process] = []
         self._tasks: list[asyncio.Task[Any]] = []
         """Every task there ever was: histories are short, and keeping them costs less than burying each."""
-        loop.set_task_factory(self._new_task)
+        loop.create_task = self._new_task  # type: ignore[assignment,method-assign]
 
     def now_ms(self) -> int:
         """What a clock that is right shows."""
@@ -250,8 +250,9 @@ class World:
         running = [task for task in self._tasks if task.cancel()]
         self.loop.run_until_complete(_ended(running))
         for task in self._tasks:
-            if not task.cancelled():
-                task.exception()
+            error = None if task.cancelled() else task.exception()
+            if error is not None:
+                error.__traceback__ = None
         # Most of a history goes here, and not when somebody looks for garbage, which costs more.
         self._tasks.clear()
         for process in self.processes:
@@ -263,10 +264,9 @@ class World:
         return self.random.randint(-skew_ms, skew_ms) if skew_ms else 0
 
     def _new_task(
-        self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any
+        self, work: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
     ) -> "asyncio.Task[Any]":
-        task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **options)
-        context = options.get("context")
+        task: asyncio.Task[Any] = asyncio.Task(work, loop=self.loop, name=name, context=context)
         process = context.get(_process) if context is not None else _process.get()
         self._tasks.append(task)
         if process is not None:
@@ -292,11 +292,10 @@ def _name(process: Process | None) -> str:
     return process.name if process is not None else "somebody"
 
 
-def run_now(work: Awaitable[T]) -> T:
+def run_now(work: Coroutine[Any, Any, T]) -> T:
     """The result of a coroutine that never waits."""
-    iterator = work.__await__()
     try:
-        next(iterator)
+        work.send(None)
     except StopIteration as done:
         result: T = done.value
         return result

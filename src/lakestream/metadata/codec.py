@@ -7,6 +7,7 @@ than its own is damage too.
 import logging
 import struct
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 from zlib import crc32
 
@@ -76,6 +77,7 @@ def decode_holder(data: bytes, address: Address) -> str | None:
         return None
 
 
+@lru_cache(maxsize=4096)
 def _seed(address: Address) -> int:
     shard, key = address
     return crc32(f"{shard}\0{key}".encode())

@@ -6,6 +6,7 @@ are set, so whoever reads a topic's options later never meets one that cannot be
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 
 from lakestream.errors import InvalidSetting
@@ -79,6 +80,13 @@ FIXED_OPTIONS: Final = ("lakestream.table.name",)
 
 def topic_options(configs: Mapping[str, str]) -> TopicOptions:
     """Raises `InvalidSetting` with a sentence that names the setting."""
+    return _options(frozenset(configs.items()))
+
+
+@lru_cache(maxsize=1024)
+def _options(settings: frozenset[tuple[str, str]]) -> TopicOptions:
+    """Kept, for whoever looks after many topics asks at every step, and most are set alike."""
+    configs = dict(settings)
 
     def get(name: str, parse: Callable[[str], T]) -> T:
         text = configs.get(name, _DEFAULTS[name])

@@ -10,7 +10,7 @@ _FORBIDDEN = {"", ".", "..", TEMPORARY_FOLDER}
 
 def check_key(key: str) -> None:
     """Refuses names that could leave the store's root or that another store would change."""
-    if any(segment in _FORBIDDEN for segment in key.split("/")) or "\x00" in key or "\\" in key:
+    if not _FORBIDDEN.isdisjoint(key.split("/")) or "\x00" in key or "\\" in key:
         raise RequestError(f"{key!r} cannot be the name of an object")
 
 

@@ -107,7 +107,8 @@ class Appender:
         while True:
             await self._wait_for_data()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._full.wait(), self._interval_s)
+                async with asyncio.timeout(self._interval_s):
+                    await self._full.wait()
             await self._slots.acquire()
             self._start_upload()
 
@@ -116,7 +117,8 @@ class Appender:
         while not self._buffered.is_set():
             idle_s = self._settings.receipt_idle_ms / 1000 if self._receipts else None
             try:
-                await asyncio.wait_for(self._buffered.wait(), idle_s)
+                async with asyncio.timeout(idle_s):
+                    await self._buffered.wait()
             except TimeoutError:
                 with suppress(LakestreamError):
                     await self._upload(Flush())
