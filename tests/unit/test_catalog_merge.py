@@ -1,41 +1,62 @@
-"""Manifests stay few and small, whatever is committed."""
+"""Manifests stay few and small, whatever is committed, and no commit pays for many others."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakestream.catalog.merge import FAN_IN, MAX_ENTRIES, Size, plan_merges
+from lakestream.catalog.merge import FAN_IN, MAX_ENTRIES, MERGED_ENTRIES, Size, is_small, plan_merges
 
 
 def commit(manifests: list[tuple[int, int]], spec_id: int, entries: int) -> tuple[list[tuple[int, int]], int]:
     """The table's (spec, entries) after a commit that adds one manifest, and how many entries it rewrote."""
     groups = plan_merges([Size(position, *manifest) for position, manifest in enumerate(manifests)])
     merged = {position for group in groups for position in group}
+    assert len(merged) == sum(map(len, groups))
     kept = [manifest for position, manifest in enumerate(manifests) if position not in merged]
     rewritten = 0
     for group in groups:
         assert len({manifests[position][0] for position in group}) == 1
+        assert len(group) > 1
         total = sum(manifests[position][1] for position in group)
         rewritten += total
-        kept += [(manifests[group[0]][0], min(MAX_ENTRIES, total - start)) for start in range(0, total, MAX_ENTRIES)]
+        kept.append((manifests[group[0]][0], total))
     return [*kept, (spec_id, entries)], rewritten
 
 
-@given(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 60)), max_size=400))
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 400)), max_size=400))
 def test_small_manifests_stay_few_and_entries_are_rewritten_a_few_times(commits: list[tuple[int, int]]) -> None:
     manifests: list[tuple[int, int]] = []
     rewritten = total = 0
     for spec_id, entries in commits:
         manifests, work = commit(manifests, spec_id, entries)
+        assert work <= MERGED_ENTRIES
         rewritten += work
         total += entries
-        small = [manifest for manifest in manifests if manifest[1] < MAX_ENTRIES]
-        assert len(small) <= 2 * 3 * FAN_IN
+        small = [manifest for manifest in manifests if is_small(manifest[1])]
+        assert len(small) <= 2 * 3 * (FAN_IN + 1)
     assert sum(entries for _, entries in manifests) == total
     assert rewritten <= 5 * total
 
 
+def test_a_thousand_commits_of_one_file_leave_few_manifests() -> None:
+    manifests: list[tuple[int, int]] = []
+    for _ in range(1000):
+        manifests, work = commit(manifests, 0, 1)
+        assert work <= MERGED_ENTRIES
+    assert len(manifests) <= 3 * FAN_IN
+
+
 def test_full_manifests_and_small_groups_are_left_alone() -> None:
     assert plan_merges([Size(position, 0, MAX_ENTRIES) for position in range(50)]) == []
+    assert plan_merges([Size(position, 0, MERGED_ENTRIES) for position in range(50)]) == []
     assert plan_merges([Size(position, 0, 1) for position in range(FAN_IN - 1)]) == []
     assert plan_merges([Size(position, position % 2, 1) for position in range(FAN_IN)]) == []
     assert plan_merges([Size(position, 0, 1) for position in range(FAN_IN)]) == [list(range(FAN_IN))]
+
+
+def test_what_a_commit_cannot_afford_waits_for_the_next() -> None:
+    sizes = [Size(position, 0, 100) for position in range(FAN_IN)]
+    assert plan_merges(sizes) == [[0, 1, 2]]
+    assert plan_merges([*sizes, *(Size(FAN_IN + position, 0, 1) for position in range(FAN_IN))]) == [
+        list(range(FAN_IN, 2 * FAN_IN)),
+        [0, 1],
+    ]

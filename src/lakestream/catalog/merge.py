@@ -1,8 +1,8 @@
 """Which manifests to merge. Pure.
 
-Manifests are merged like the levels of a log-structured tree: whenever `FAN_IN` of one spec and one
-order of magnitude have gathered. An entry is so rewritten at most a few times in its life, a table
-has few small manifests at any time, and no manifest names more than `MAX_ENTRIES` files.
+Manifests are merged like the levels of a log-structured tree: whenever `FAN_IN` of one spec and one order of magnitude
+have gathered, but no commit rewrites more than `MERGED_ENTRIES`: what is left is the next one's. So an entry is
+rewritten a few times in its life, a table has few small manifests at any time, and no commit pays for many others.
 """
 
 from collections import defaultdict
@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_ENTRIES: Final = 1000
+"""Of a manifest that a commit writes for what it adds."""
+MERGED_ENTRIES: Final = 300
+"""That one commit rewrites to merge manifests, and so the most that a merged one has."""
 FAN_IN: Final = 10
 
 
@@ -23,13 +26,29 @@ class Size:
     entries: int
 
 
+def is_small(entries: int) -> bool:
+    """Whether a manifest can be merged with another of its size."""
+    return 2 * entries <= MERGED_ENTRIES
+
+
 def plan_merges(sizes: Sequence[Size]) -> list[list[int]]:
-    """Groups of positions to merge into one another's place. Full manifests are left alone."""
-    levels: dict[tuple[int, int], list[int]] = defaultdict(list)
+    """Groups of positions to merge into one another's place, the smallest manifests first."""
+    levels: dict[tuple[int, int], list[Size]] = defaultdict(list)
     for size in sizes:
-        if size.entries < MAX_ENTRIES:
-            levels[size.spec_id, _level(size.entries)].append(size.position)
-    return [positions for _, positions in sorted(levels.items()) if len(positions) >= FAN_IN]
+        if is_small(size.entries):
+            levels[_level(size.entries), size.spec_id].append(size)
+    groups = []
+    left = MERGED_ENTRIES
+    for _, gathered in sorted(levels.items()):
+        if len(gathered) >= FAN_IN:
+            group = []
+            for size in gathered:
+                if size.entries <= left:
+                    group.append(size.position)
+                    left -= size.entries
+            if len(group) > 1:
+                groups.append(group)
+    return groups
 
 
 def _level(entries: int) -> int:
