@@ -1,6 +1,6 @@
 """From an offset to the file that holds it: the index of a view's files, from a thousand files to a million.
 
-The files are made up, a thousand to a manifest as our commits merge them, 24 partitions side by side. A lookup searches
+The files are made up, 250 to a manifest as our commits merge them, 24 partitions side by side. A lookup searches
 one view's index. A new view is what follows a commit: all manifests but one are known. Loading is measured on manifests
 that were written and read with PyIceberg, as a broker that starts reads them.
 """
@@ -35,7 +35,7 @@ from lakestream.table.schema import OFFSET_WINDOW, RAW_SCHEMA, STREAM_SPEC
 
 PARTITIONS = 24
 RECORDS = 10_000
-MANIFEST_FILES = 1_000
+MANIFEST_FILES = 250
 SIZES = (1_000, 10_000, 100_000) if QUICK else (1_000, 10_000, 100_000, 1_000_000)
 LOOKUPS = 2_000
 ROUNDS = 5

@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, count, pairwise
+from operator import itemgetter
 from typing import Any, Final, overload
 
 import numpy as np
@@ -64,6 +65,7 @@ class FilePart(_Files):
         self._runs = {
             int(lows[order[start]]): _Run(order[start:stop], self._starts, ends) for start, stop in pairwise(cuts)
         }
+        self._narrow_spans = {partition: run.span for partition, run in self._runs.items()}
         wide = wide[np.argsort(self._starts[wide], kind="stable")]
         self._wide = _Run(wide, self._starts, ends) if len(wide) else None
         self._wide_lows, self._wide_highs = lows[wide], highs[wide]
@@ -85,12 +87,11 @@ class FilePart(_Files):
 
     def span(self, partition: int) -> tuple[int, int] | None:
         """The lowest and the highest offset of the partition that a file may hold; None: none can hold any."""
-        run = self._runs.get(partition)
-        wide = self._wide if self._wide_partitions[0] <= partition <= self._wide_partitions[1] else None
-        if run is None or wide is None:
-            only = wide if run is None else run
-            return None if only is None else only.span
-        return min(run.span[0], wide.span[0]), max(run.span[1], wide.span[1])
+        narrow = self._narrow_spans.get(partition)
+        if self._wide is None or not self._wide_partitions[0] <= partition <= self._wide_partitions[1]:
+            return narrow
+        wide = self._wide.span
+        return wide if narrow is None else (min(narrow[0], wide[0]), max(narrow[1], wide[1]))
 
     def overlapping(self, partition: int, low: int, high: int, since_ms: int) -> list[DataFile]:
         """Those that may hold an offset in [low, high] and a record that is not older, lowest first."""
@@ -230,12 +231,10 @@ class FileIndex(_Files):
     def _of_partition(self, partition: int) -> _Spans:
         spans = self._spans.get(partition)
         if spans is None:
-            found = [(*span, part) for part in self._parts if (span := part.span(partition)) is not None]
-            found.sort(key=lambda each: each[0])
-            ends = [end for _, end, _ in found]
-            spans = _Spans(
-                [start for start, _, _ in found], ends, list(accumulate(ends, max)), [part for _, _, part in found]
-            )
+            found = [(span, part) for part in self._parts if (span := part.span(partition)) is not None]
+            found.sort(key=itemgetter(0))
+            starts, ends = [span[0] for span, _ in found], [span[1] for span, _ in found]
+            spans = _Spans(starts, ends, list(accumulate(ends, max)), [part for _, part in found])
             self._spans[partition] = spans
         return spans
 
