@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
-from uuid import uuid4
 
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
@@ -56,8 +55,8 @@ class Place:
         return ServedViews(tables, tables.commits, store)
 
     def outsider(self) -> Catalog:
-        """The same catalog as any other engine has it."""
-        return load_catalog(f"outsider-{uuid4()}", **{**self.io, **self.properties})
+        """The same catalog as any other engine has it; a database knows its tables by the catalog's name too."""
+        return load_catalog(NAME, **{**self.io, **self.properties})
 
     @contextmanager
     def emptied(self) -> Iterator["Place"]:

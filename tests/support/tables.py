@@ -4,7 +4,7 @@ import asyncio
 import random
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import uvicorn
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from starlette.types import ASGIApp
 
 from lakestream.catalog import View
 from lakestream.catalog.tables import PyIcebergTables
@@ -122,8 +123,8 @@ class Door:
 
 
 @contextmanager
-def open_door(folder: Path) -> Iterator[Door]:
-    """Serves on a free loopback port until the block ends."""
+def open_door(folder: Path, guard: Callable[[ASGIApp], ASGIApp] = lambda app: app) -> Iterator[Door]:
+    """Serves on a free loopback port until the block ends; `guard` stands in front of it."""
     runtime = Runtime(system().clock, random.Random(3))
     listener = socket.create_server(("127.0.0.1", 0))
     uri = f"http://127.0.0.1:{listener.getsockname()[1]}/iceberg"
@@ -131,7 +132,7 @@ def open_door(folder: Path) -> Iterator[Door]:
 
     async def serve() -> None:
         tables = PyIcebergTables(MemoryStore(runtime), f"file://{folder}/bucket", runtime)
-        app = create_app(tables.engines)
+        app = guard(create_app(tables.engines))
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=1))
         opened.set_result((Door(uri, tables, folder, asyncio.get_running_loop()), server))
         try:

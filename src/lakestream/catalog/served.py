@@ -77,13 +77,16 @@ class ServedViews:
         return tuple(0 if found is None else found.head.frontier for found in heads)
 
     async def _last_good(self, topic_id: UUID, error: LakestreamError) -> View:
-        """Raises the error if there was none."""
+        """As the note says it, which is of the newest that anybody found good. Raises the error if there was none."""
         view = self._good.get(topic_id)
-        if view is None:
+        try:
             current = await self._commits.last_good(topic_id)
-            if current is None:
-                raise error
-            view = self._good[topic_id] = await self._tables.view_of(current)
+            if current is not None and (view is None or view.metadata_location != current.location):
+                view = self._good[topic_id] = await self._tables.view_of(current)
+        except (StorageError, RetryableError) as other:
+            _log.warning("the last good view of topic %s cannot be read: %s", topic_id, other)
+        if view is None:
+            raise error
         if self._told.get(topic_id) != str(error):
             self._told[topic_id] = str(error)
             _log.error("%s is served from the last good view: %s", view.table, error)
