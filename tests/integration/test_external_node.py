@@ -1,0 +1,76 @@
+"""Processes of a deployment whose tables are in an external catalog, as an operator sets it up: by the environment."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from support.external import NAME, Place, sql_place, variables
+from support.processes import Cluster, Running, free_ports
+
+WAIT_S = 30
+ASKED = (("GET", "v1/config"), ("GET", "v1/namespaces/default/tables/orders"), ("POST", "v1/namespaces"))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return sql_place(tmp_path)
+
+
+@pytest.fixture
+def environment(place: Place) -> dict[str, str]:
+    named = {"LAKESTREAM_EXTERNAL_CATALOG": NAME, "LAKESTREAM_BUCKET_URL": place.bucket_url}
+    return named | variables(place.properties)
+
+
+def produce(cluster: Cluster, count: int) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic("orders", 1)])["orders"].result(WAIT_S)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for number in range(count):
+        producer.produce("orders", b"v%d" % number)
+    assert producer.flush(WAIT_S) == 0
+
+
+def test_the_door_shows_no_second_truth(
+    cluster: Callable[..., Cluster], environment: dict[str, str], tmp_path: Path
+) -> None:
+    made = cluster(1, http=True, environment=environment)
+    produce(made, 3)
+    door = f"http://127.0.0.1:{made.http_port}"
+    for method, path in ASKED:
+        answer = httpx.request(method, f"{door}/iceberg/{path}")
+        error = answer.json()["error"]
+        assert (answer.status_code, error["type"]) == (406, "UnsupportedOperationException")
+        assert f"in the external catalog {NAME} (sql, sqlite:///{tmp_path}/catalog.db)" in error["message"]
+    assert httpx.get(f"{door}/health").json() == {"status": "ok"}
+    [lag] = httpx.get(f"{door}/lag").json()
+    assert lag["topic"] == "orders"
+
+
+def test_a_catalog_that_nobody_set_up_is_one_sentence(start: Callable[..., Running], tmp_path: Path) -> None:
+    arguments = ("http", "--port", str(free_ports()), "--data", str(tmp_path / "data"))
+    running = start(*arguments, environment={"LAKESTREAM_EXTERNAL_CATALOG": "nowhere"})
+    assert running.process.wait(WAIT_S) != 0
+    assert "PyIceberg's settings have no catalog 'nowhere'" in running.output
+    assert "Traceback" not in running.output
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.usefixtures("java")
+def test_the_spark_pipeline_fills_it(
+    cluster: Callable[..., Cluster], environment: dict[str, str], place: Place
+) -> None:
+    made = cluster(1, environment=environment)
+    produce(made, 100)
+    made.run_pipeline_once()
+    catalog = place.outsider()
+    try:
+        found = catalog.load_table(("default", "orders")).scan(selected_fields=("_offset", "_value")).to_arrow()
+    finally:
+        catalog.close()
+    assert sorted(found["_offset"].to_pylist()) == list(range(100))
+    assert set(found["_value"].to_pylist()) == {b"v%d" % number for number in range(100)}
