@@ -6,7 +6,7 @@ The only place where Parquet is read; the decoding runs in threads.
 import asyncio
 import io
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakestream.errors import CorruptObject, LakestreamError, StorageError
-from lakestream.objects.store import ObjectStore
+from lakestream.objects.store import Buffer, ObjectStore
 from lakestream.records import crc32c
 from lakestream.table.files import UNBOUNDED, key_in
 from lakestream.table.seal import check_footer, chunk_checksums, chunk_range
@@ -39,6 +39,8 @@ _OPTIONAL_COLUMNS: Final = {
     "_headers": "_headers.list.element.key",
 }
 """Columns that need not be read if this leaf of them holds nulls only."""
+_JUDGED_LEAVES: Final = ("_stream_partition", "_offset", "_timestamp", *_OPTIONAL_COLUMNS.values())
+"""Of which a row group's statistics are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +62,11 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """`exact` remembers, per row group whose rows were read, the true bounds of each partition in it, deleted rows
-    included."""
+    """`leaves` are the paths of the stored columns in their order. `exact` remembers, per row group whose rows were
+    read, the true bounds of each partition in it, deleted rows included."""
 
     metadata: pq.FileMetaData
+    leaves: tuple[str, ...]
     groups: tuple[RowGroup, ...]
     checksums: tuple[int, ...] | None
     exact: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
@@ -168,7 +171,7 @@ class ParquetFiles:
 class _Spans(io.RawIOBase):
     """The bytes that were read of a file, at the places where they were."""
 
-    def __init__(self, spans: list[tuple[int, bytes]]) -> None:
+    def __init__(self, spans: list[tuple[int, Buffer]]) -> None:
         super().__init__()
         self._spans = spans
         self._position = 0
@@ -241,15 +244,18 @@ def _parse_footer(path: str, tail: bytes) -> Footer:
         metadata = pq.read_metadata(pa.BufferReader(tail))
         checksums = chunk_checksums(path, metadata)
         unit = _timestamp_unit(metadata)
+        schema = metadata.schema
+        leaves = tuple(schema.column(position).path for position in range(metadata.num_columns))
+        places = {leaf: position for position, leaf in enumerate(leaves)}
         groups = []
         first_row = 0
         for index in range(metadata.num_row_groups):
-            group = _row_group(path, metadata.row_group(index), index, first_row, unit)
+            group = _row_group(path, metadata.row_group(index), places, index, first_row, unit)
             first_row += group.row_count
             groups.append(group)
     except _UNREADABLE as error:
         raise CorruptObject(f"the footer of {path} cannot be read: {error}") from error
-    return Footer(metadata, tuple(groups), checksums)
+    return Footer(metadata, leaves, tuple(groups), checksums)
 
 
 def _timestamp_unit(metadata: pq.FileMetaData) -> str | None:
@@ -259,8 +265,10 @@ def _timestamp_unit(metadata: pq.FileMetaData) -> str | None:
     return kind.unit if kind is not None and pa.types.is_timestamp(kind) else None
 
 
-def _row_group(path: str, group: Any, index: int, first_row: int, timestamp_unit: str | None) -> RowGroup:
-    chunks = {chunk.path_in_schema: chunk for chunk in map(group.column, range(group.num_columns))}
+def _row_group(
+    path: str, group: Any, places: Mapping[str, int], index: int, first_row: int, timestamp_unit: str | None
+) -> RowGroup:
+    chunks = {leaf: group.column(places[leaf]) for leaf in _JUDGED_LEAVES if leaf in places}
     partition_min, partition_max = _bounds(chunks.get("_stream_partition"))
     offset_min, offset_max = _bounds(chunks.get("_offset"))
     _, newest = _bounds(chunks.get("_timestamp")) if timestamp_unit else (0, UNBOUNDED)
@@ -298,12 +306,12 @@ def _chunks(group: RowGroup, footer: Footer, columns: Sequence[str]) -> list[_Ch
     found = []
     try:
         described = footer.metadata.row_group(group.index)
-        for position, chunk in enumerate(map(described.column, range(described.num_columns))):
-            if chunk.path_in_schema.split(".")[0] in columns:
-                start, end = chunk_range(chunk)
-                at = group.index * described.num_columns + position
+        for position, leaf in enumerate(footer.leaves):
+            if leaf.split(".", 1)[0] in columns:
+                start, end = chunk_range(described.column(position))
+                at = group.index * len(footer.leaves) + position
                 checksum = None if footer.checksums is None else footer.checksums[at]
-                found.append(_Chunk(chunk.path_in_schema, start, end, checksum))
+                found.append(_Chunk(leaf, start, end, checksum))
     except _UNREADABLE as error:
         raise CorruptObject(f"{_named(group)} cannot be found in its file: {error}") from error
     if any(not 0 <= chunk.start <= chunk.end for chunk in found):
