@@ -5,7 +5,9 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pytest
+from duckdb_extensions import import_extension
 from support.external import BUCKET, nessie_place
 from support.external_town import TABLE, Town, external_town, foreign_rows
 from support.s3 import environment
@@ -32,6 +34,7 @@ def fill(town: Town) -> None:
 def test_a_stream_lives_in_nessie(town: Town) -> None:
     fill(town)
     assert town.rows() == list(range(2 * HALF))
+    assert duckdb_rows(town) == [(offset, b"v%d" % offset) for offset in range(2 * HALF)]
     town.check_all()
 
     # An engine deletes a row, which rewrites its file: a gap for consumers, and the next commit goes through.
@@ -90,6 +93,22 @@ def test_a_dropped_table_stops_commits_until_it_is_registered_again(town: Town) 
     assert town.tick().record_count == HALF
     assert town.rows() == list(range(3 * HALF))
     town.check_all()
+
+
+def duckdb_rows(town: Town) -> list[tuple[int, bytes]]:
+    """Through Nessie, as any engine would."""
+    s3 = town.place.io["s3.endpoint"].removeprefix("http://")
+    with duckdb.connect() as connection:
+        for extension in ("avro", "httpfs", "iceberg"):
+            import_extension(extension)
+            connection.load_extension(extension)
+        connection.execute(
+            f"CREATE SECRET (TYPE s3, KEY_ID 'test', SECRET 'test', ENDPOINT '{s3}', URL_STYLE 'path', USE_SSL false)"
+        )
+        options = f"TYPE iceberg, ENDPOINT '{town.place.properties['uri']}', AUTHORIZATION_TYPE 'none'"
+        connection.execute(f"ATTACH '' AS lake ({options}, ACCESS_DELEGATION_MODE 'none')")
+        found = connection.execute('SELECT _offset, _value FROM lake."default".orders ORDER BY 1').fetchall()
+    return [(int(offset), bytes(value)) for offset, value in found]
 
 
 def nessie_hash(town: Town) -> str:
