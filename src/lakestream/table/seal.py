@@ -8,8 +8,7 @@ another form and no such checksums.
 
 import io
 import re
-from collections.abc import Iterable, Sequence
-from functools import reduce
+from collections.abc import Sequence
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
@@ -17,7 +16,6 @@ import pyarrow.parquet as pq
 
 from lakestream.errors import CorruptObject
 from lakestream.records import crc32c
-from lakestream.table.pieces import Pieces
 
 _SEALED: Final = re.compile(r"\.([0-9a-f]{8})\.parquet", re.ASCII)
 _KEY: Final = "lakestream.chunks"
@@ -44,7 +42,7 @@ def reserve(writer: pq.ParquetWriter, row_groups: int, schema: pa.Schema) -> Non
     writer.add_key_value_metadata({_KEY: _PREFIX + "0" * (_DIGITS * columns * row_groups)})
 
 
-def seal(sink: BinaryIO | Pieces, start: int) -> int:
+def seal(sink: BinaryIO, start: int) -> int:
     """Fills the checksums of the finished file that lies in the sink from `start` on; returns its footer's."""
     end = sink.seek(0, 2)
     sink.seek(end - _END_BYTES)
@@ -62,9 +60,7 @@ def seal(sink: BinaryIO | Pieces, start: int) -> int:
     return crc32c(footer)
 
 
-def _checksums(sink: BinaryIO | Pieces, ranges: Sequence[tuple[int, int]]) -> list[int]:
-    if isinstance(sink, Pieces):
-        return [_appended(sink.views(first, stop)) for first, stop in ranges]
+def _checksums(sink: BinaryIO, ranges: Sequence[tuple[int, int]]) -> list[int]:
     if isinstance(sink, io.BytesIO):
         with sink.getbuffer() as view:
             return [crc32c(view[first:stop]) for first, stop in ranges]
@@ -73,10 +69,6 @@ def _checksums(sink: BinaryIO | Pieces, ranges: Sequence[tuple[int, int]]) -> li
         sink.seek(first)
         found.append(crc32c(sink.read(stop - first)))
     return found
-
-
-def _appended(views: Iterable[memoryview]) -> int:
-    return reduce(lambda checksum, view: crc32c(view, checksum), views, 0)
 
 
 def check_footer(path: str, footer: bytes | memoryview) -> None:

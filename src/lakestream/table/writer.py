@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 from lakestream.model import WrittenFile
 from lakestream.records import Columns
 from lakestream.table.arrow import ARROW_SCHEMA, places_from_arrow, to_arrow
-from lakestream.table.pieces import Pieces
 from lakestream.table.seal import reserve, seal
 
 Ints = npt.NDArray[np.int32]
@@ -70,11 +69,11 @@ class WrittenStats:
 class StreamFileWriter:
     """Writes records in (partition, offset) order, each `write` a row group: an arena's fill is the right size.
 
-    Blocking; for workers. The sink, which is read from too, stays open and is the caller's to store: `Pieces`, a
-    `BytesIO`, a temporary file.
+    Blocking; for workers. The sink, which is read from too, stays open and is the caller's to store: a `BytesIO`, a
+    temporary file.
     """
 
-    def __init__(self, sink: BinaryIO | Pieces) -> None:
+    def __init__(self, sink: BinaryIO) -> None:
         self._sink = sink
         self._start = sink.tell()
         self._parquet = pq.ParquetWriter(sink, ARROW_SCHEMA, **_OPTIONS)
