@@ -8,7 +8,7 @@ from typing import Final
 from lakestream.errors import CorruptObject
 from lakestream.frontier.tile import Slice, Tile
 from lakestream.metadata.head import Extent
-from lakestream.objects import ObjectStore
+from lakestream.objects import Buffer, ObjectStore
 from lakestream.records import crc32c
 
 MAX_GAP_BYTES: Final = 64 * 1024
@@ -25,7 +25,7 @@ class Read:
     end: int
 
 
-Bytes = Mapping[str, list[tuple[Read, bytes]]]
+Bytes = Mapping[str, list[tuple[Read, Buffer]]]
 """Per object what was read of it."""
 
 
@@ -52,14 +52,14 @@ async def read_tile(tile: Tile, store: ObjectStore) -> Bytes:
     wanted = reads(tile.slices)
     turns = asyncio.Semaphore(_CONCURRENT_READS)
 
-    async def one(read: Read) -> bytes:
+    async def one(read: Read) -> Buffer:
         async with turns:
             try:
                 return await store.get_range(read.object_key, read.start, read.end - read.start, once=True)
             except CorruptObject as error:
                 raise CorruptObject(f"{error}; {_concerned(tile, read)} cannot be trusted") from error
 
-    held: dict[str, list[tuple[Read, bytes]]] = {}
+    held: dict[str, list[tuple[Read, Buffer]]] = {}
     for read, data in zip(wanted, await asyncio.gather(*map(one, wanted)), strict=True):
         held.setdefault(read.object_key, []).append((read, data))
     return held

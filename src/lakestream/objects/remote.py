@@ -61,9 +61,12 @@ class RemoteObjects:
         check_key(key)
         return await self._run(key, lambda: bytes(obstore.get(self._store, key).bytes()))
 
-    async def get_range(self, key: str, start: int, length: int, *, once: bool = False) -> bytes:
+    async def get_range(self, key: str, start: int, length: int, *, once: bool = False) -> Buffer:
         check_key(key)
-        data = await self._run(key, lambda: self._range(key, start, length))
+        # A view may keep more of the client's memory alive than it shows: it is only for those who let go of it soon.
+        data = await self._run(
+            key, lambda: self._range(key, start, length) if once else bytes(self._range(key, start, length))
+        )
         if len(data) != length:
             raise CorruptObject(f"{self._url}/{key} is too short for {length} bytes at {start}")
         return data
@@ -99,12 +102,12 @@ class RemoteObjects:
         except BaseError as error:
             raise Unavailable(f"{self._url}/{key}: the object store failed: {_first_line(error)}") from error
 
-    def _range(self, key: str, start: int, length: int) -> bytes:
-        """The bytes that there are."""
+    def _range(self, key: str, start: int, length: int) -> Buffer:
+        """The bytes that there are, where the client has put them."""
         if length == 0:
             return b""
         try:
-            return bytes(obstore.get_range(self._store, key, start=start, length=length))
+            return memoryview(obstore.get_range(self._store, key, start=start, length=length))
         except BaseError:
             # A range that begins beyond the end has no error of its own.
             if obstore.head(self._store, key)["size"] > start:
@@ -118,7 +121,7 @@ class RemoteObjects:
             # Azure knows no such ranges, and an empty object satisfies none.
             size_bytes = obstore.head(self._store, key)["size"]
             start = max(0, size_bytes - length)
-            return self._range(key, start, size_bytes - start)
+            return bytes(self._range(key, start, size_bytes - start))
 
     def _delete(self, keys: Sequence[str]) -> None:
         try:

@@ -33,7 +33,7 @@ class ObjectStore(Protocol):
 
     async def get(self, key: str) -> bytes: ...
 
-    async def get_range(self, key: str, start: int, length: int, *, once: bool = False) -> bytes:
+    async def get_range(self, key: str, start: int, length: int, *, once: bool = False) -> Buffer:
         """Exactly `length` bytes; fewer in the object is `CorruptObject`. `once`: they will not be asked for again
         soon, and a cache need not keep them."""
         ...
