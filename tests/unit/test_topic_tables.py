@@ -160,11 +160,17 @@ def test_an_alias_names_the_table_and_makes_its_namespace() -> None:
     run(test)
 
 
-def test_an_alias_of_another_table_is_refused_when_the_topic_is_made() -> None:
+def test_a_table_that_is_there_already_is_found_by_the_alias() -> None:
     async def test(bench: Bench) -> None:
-        await bench.foreign(TableName(("sales",), "facts"))
-        with pytest.raises(InvalidSetting, match="rows that were not streamed have no offsets"):
-            await bench.create("a", **{ALIAS: "sales.facts"})
+        table_id = await bench.foreign(TableName(("sales",), "facts"))
+        assert await check_alias(bench.pointers, bench.topics, {ALIAS: "sales.facts"}) == table_id
+        assert await check_alias(bench.pointers, bench.topics, {ALIAS: "sales.figures"}) is None
+
+    run(test)
+
+
+def test_an_alias_of_another_topics_table_is_refused_when_the_topic_is_made() -> None:
+    async def test(bench: Bench) -> None:
         await bench.create("b.c")
         with pytest.raises(InvalidSetting, match=r"it is the table of topic b\.c"):
             await bench.create("d", **{ALIAS: "b_c"})

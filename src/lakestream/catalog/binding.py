@@ -11,31 +11,28 @@ from lakestream.metadata.pointers import Pointer, PointerRow, Pointers
 from lakestream.metadata.topic_tables import detached_name, table_name
 from lakestream.metadata.topics import Topics
 
-_ALIAS: Final = "lakestream.table.name"
+ALIAS: Final = "lakestream.table.name"
 
 
-async def check_alias(pointers: Pointers, topics: Topics, configs: Mapping[str, str]) -> None:
-    """Before a topic is made. Raises `InvalidSetting` if the table that its owner names for it is there already, or is
-    another topic's to be. Two topics that are made at once may both pass: the table of the second is then not made."""
+async def check_alias(pointers: Pointers, topics: Topics, configs: Mapping[str, str]) -> UUID | None:
+    """Before a topic is made: the table that is there already under the name that its owner chose, if there is one.
+    Raises `InvalidSetting` if that is another topic's, or is to be. Two topics that are made at once may both pass: the
+    table of the second is then not made."""
     alias = topic_options(configs).table_name
     if not alias:
-        return
+        return None
     wanted = table_name("", alias)
     living = {topic.topic_id: topic for topic in await topics.list()}
     for topic in living.values():
         if table_name(topic.name, topic.options.table_name) == wanted:
-            raise InvalidSetting(f"{_ALIAS}={alias} cannot be: it is the table of topic {topic.name}")
+            raise InvalidSetting(f"{ALIAS}={alias} cannot be: it is the table of topic {topic.name}")
     dead = await owner(pointers, wanted)
     if dead is not None and dead not in living:
-        return
+        return None
     try:
-        await pointers.resolve(wanted)
+        return await pointers.resolve(wanted)
     except UnknownTable:
-        return
-    raise InvalidSetting(
-        f"{_ALIAS}={alias} cannot be: a table of that name is there, and rows that were not streamed have no offsets "
-        "to be read at. Choose another name, or rename that table, and produce its rows to the topic"
-    )
+        return None
 
 
 async def bind(

@@ -117,7 +117,7 @@ class Commits:
         """What a commit says the frontier with."""
         return {FRONTIER_PROPERTY: text}
 
-    def check_view(self, view: View) -> None:
+    async def check_view(self, view: View) -> None:
         """Before a commit on it. Here nothing gets into a table that must not be in it."""
 
     async def keep(self, table_id: UUID, version: int, location: str) -> None:
@@ -180,6 +180,16 @@ class Commits:
             raise
         await self.clean(current, staged, outside=outside)
         return Current(current.table_id, row, staged.metadata)
+
+    async def replace(self, current: Current, metadata: TableMetadata) -> None:
+        """Makes a table a topic's, with this metadata. One attempt on exactly `current`, else `Conflict`."""
+        version, unique = version_of(current.location) + 1, self.runtime.new_id()
+        location = await self.run(lambda: self.files.write(metadata, version, unique))
+        try:
+            await self.pointers.swing(current.table_id, current.row.version, Pointer(location, bound=True))
+        except Conflict:
+            await self.run(lambda: self.files.delete([location]))
+            raise
 
     async def stage(self, current: Current, prepare: Prepare, *, outside: bool) -> Staged | None:
         """Everything of a commit but the swing of the pointer. None: there is nothing to change."""

@@ -60,6 +60,17 @@ class TableViews(Protocol):
         """Keeps a deleted topic's table as `<name>__<first 8 of the UUID>`. Idempotent; the new name, or None."""
         ...
 
+    async def adoptable(self, table_id: UUID, partitions: int) -> tuple[int, ...]:
+        """The frontier from which a topic of so many partitions could go on in a table that is nobody's; its UUID would
+        be the topic's. Raises `InvalidSetting` with the reason why none can. Changes nothing."""
+        ...
+
+    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...]) -> None:
+        """Binds the table of that UUID to the topic `name`, whose log begins at this frontier. Idempotent. Raises
+        `StorageError` if the table is no longer one that can go on from there, `Conflict` if somebody changes it right
+        now or it is none to adopt."""
+        ...
+
 
 class TableCatalog(TableViews, Protocol):
     """The whole of it, for those who fill tables."""

@@ -14,9 +14,6 @@ from lakestream.catalog.rules import falls
 from lakestream.catalog.rules_view import check_rows
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import LakestreamError, RetryableError, StorageError
-from lakestream.metadata.log import decode_head, head_address
-from lakestream.metadata.store import Store
-from lakestream.model import StreamPartition
 
 _log = logging.getLogger(__name__)
 
@@ -25,10 +22,9 @@ class ServedViews:
     """Implements `TableViews`. Deletes that cannot be applied are no reason to serve what was deleted: a view with such
     is handed out as it is, and reading it fails."""
 
-    def __init__(self, tables: PyIcebergTables, commits: ExternalCommits, store: Store) -> None:
+    def __init__(self, tables: PyIcebergTables, commits: ExternalCommits) -> None:
         self._tables = tables
         self._commits = commits
-        self._store = store
         self._good: dict[UUID, View] = {}
         self._told: dict[UUID, str] = {}
 
@@ -56,10 +52,16 @@ class ServedViews:
         self._told.pop(topic_id, None)
         return await self._tables.detach(topic_id)
 
+    async def adoptable(self, table_id: UUID, partitions: int) -> tuple[int, ...]:
+        return await self._tables.adoptable(table_id, partitions)
+
+    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...]) -> None:
+        await self._tables.adopt(topic_id, name, frontier)
+
     async def _checked(self, topic_id: UUID) -> View:
         """The log is asked before the view that is compared with it: then only a table that went back is behind."""
         view = await self._tables.load(topic_id)
-        told = await self._frontier_told(view)
+        told = await self._commits.told(view)
         if falls(told, view.frontier):
             view = await self._tables.load(topic_id)
         if falls(told, view.frontier):
@@ -69,12 +71,6 @@ class ServedViews:
             )
         check_rows(view)
         return view
-
-    async def _frontier_told(self, view: View) -> tuple[int, ...]:
-        partitions = [StreamPartition(view.topic_id, index) for index in range(len(view.frontier))]
-        entries = await self._store.get([head_address(partition) for partition in partitions])
-        heads = [decode_head(*each) for each in zip(entries, partitions, strict=True)]
-        return tuple(0 if found is None else found.head.frontier for found in heads)
 
     async def _last_good(self, topic_id: UUID, error: LakestreamError) -> View:
         """As the note says it, which is of the newest that anybody found good. Raises the error if there was none."""

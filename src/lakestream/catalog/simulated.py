@@ -9,7 +9,7 @@ from lakestream.catalog.binding import bind, detach, location, owner
 from lakestream.catalog.files import version_of
 from lakestream.catalog.port import Named, View
 from lakestream.catalog.rules import check_commit
-from lakestream.errors import Conflict, UnknownStream
+from lakestream.errors import Conflict, InvalidSetting, UnknownStream
 from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.names import TableName
 from lakestream.metadata.pointers import Pointer, PointerRow, Pointers
@@ -90,6 +90,12 @@ class SimulatedTables:
 
     async def detach(self, topic_id: UUID) -> str | None:
         return await detach(self._pointers, topic_id)
+
+    async def adoptable(self, table_id: UUID, partitions: int) -> tuple[int, ...]:
+        raise InvalidSetting("the simulation has no tables but those of topics")
+
+    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...]) -> None:
+        raise Conflict(f"{topic_id} is none to adopt")
 
     def _write(self, view: View) -> str:
         for version in count(len(self._metadata)):

@@ -1,6 +1,7 @@
 """The tables of streams, with PyIceberg as a library over the metadata store's pointers, or in an external catalog."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -11,6 +12,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
 
+from lakestream.catalog.adopting import adopted_frontier, adopted_metadata
 from lakestream.catalog.binding import owner
 from lakestream.catalog.commit import Change, Commits, Current
 from lakestream.catalog.engines import EngineTables
@@ -18,8 +20,9 @@ from lakestream.catalog.files import version_of
 from lakestream.catalog.port import Named, View
 from lakestream.catalog.reach import Reach, read_reach
 from lakestream.catalog.rules import check_commit
+from lakestream.catalog.rules_view import check_view
 from lakestream.catalog.snapshot import Plan, SnapshotBuilder
-from lakestream.errors import Conflict, ObjectMissing, StorageError, UnknownStream
+from lakestream.errors import Conflict, InvalidSetting, ObjectMissing, StorageError, UnknownStream
 from lakestream.metadata.names import TableName
 from lakestream.metadata.store import Store
 from lakestream.metadata.topic_tables import detached_name, table_name
@@ -104,7 +107,7 @@ class PyIcebergTables:
         frontier: tuple[int, ...],
     ) -> View:
         check_commit(view, add, remove, frontier)
-        self.commits.check_view(view)
+        await self.commits.check_view(view)
         current = await self.commits.load(view.topic_id)
         if current is None or not current.row.pointer.bound or current.location != view.metadata_location:
             raise Conflict(f"{view.table} is no longer what the view shows: load it again")
@@ -138,6 +141,48 @@ class PyIcebergTables:
     async def detach(self, topic_id: UUID) -> str | None:
         self._views.pop(topic_id, None)
         return await self.commits.detach(topic_id)
+
+    async def adoptable(self, table_id: UUID, partitions: int) -> tuple[int, ...]:
+        current = await self.commits.load(table_id)
+        if current is None or current.row.pointer.bound:
+            raise InvalidSetting("it is the table of another topic")
+        frontier = adopted_frontier(current.metadata, partitions, self._bucket_url)
+        try:
+            await self._adopted(current, table_id, "", frontier)
+        except StorageError as error:
+            raise InvalidSetting(str(error)) from error
+        return frontier
+
+    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...]) -> None:
+        current = await self.commits.load(topic_id)
+        if current is None or await self.commits.pointers.is_leaving(topic_id):
+            raise Conflict(f"topic {topic_id} has no table to adopt")
+        if current.row.pointer.bound:
+            return
+        metadata = await self._adopted(current, topic_id, name, frontier)
+        await self.commits.replace(current, metadata)
+
+    async def _adopted(self, current: Current, topic_id: UUID, name: str, frontier: tuple[int, ...]) -> TableMetadata:
+        """The table as the topic's. Raises `StorageError` unless it can go on from this frontier."""
+        try:
+            found = adopted_frontier(current.metadata, len(frontier), self._bucket_url)
+        except InvalidSetting as error:
+            raise StorageError(f"{topic_id} can no longer be the table of topic {name}: {error}") from error
+        if found != frontier:
+            raise StorageError(
+                f"{topic_id} was to be the table of topic {name} from {frontier_text(frontier)} on, and ends at"
+                f" {frontier_text(found)} now: who else writes it?"
+            )
+        properties = self.commits.frontier_properties(topic_id, frontier_text(frontier))
+        now_ms = self._runtime.clock.now_ms()
+        first = _first_metadata(topic_id, name, current.metadata.location, properties, now_ms)
+        metadata = adopted_metadata(current.metadata, first, current.location)
+        view = await self.commits.run(lambda: self._read_view(topic_id, name, replace(current, metadata=metadata)))
+        check_view(view)
+        outside = next((file.path for file in view.files if not file.path.startswith(f"{self._bucket_url}/")), None)
+        if outside is not None:
+            raise StorageError(f"its file {outside} is not in {self._bucket_url}, which is all that brokers read")
+        return metadata
 
     async def reach(self, topic_id: UUID) -> Reach:
         """What the table names now, in any retained snapshot: a file it does not name is not in use by it.

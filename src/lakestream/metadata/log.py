@@ -39,8 +39,8 @@ def live_marks(head: Head, fence: int) -> Head:
     return msgspec.structs.replace(head, fence=fence, sessions=sessions)
 
 
-async def create_head(store: Store, partition: StreamPartition) -> None:
-    """Idempotent: an existing head stays as it is.
+async def create_head(store: Store, partition: StreamPartition, first_offset: int = 0) -> None:
+    """Idempotent: an existing head stays as it is. What is below `first_offset` is in the table already.
 
     Two steps, because a request may arrive late, or twice, after the partition was deleted. The head is made only out
     of one certain version of the birth row, which goes with it: no step brings a deleted log back."""
@@ -54,7 +54,8 @@ async def create_head(store: Store, partition: StreamPartition) -> None:
         if HEAD in begun.current or present is None:
             return
         version = present.version
-    rows = {HEAD: codec.encode(Head(), head_address(partition))}
+    head = Head(next_offset=first_offset, frontier=first_offset)
+    rows = {HEAD: codec.encode(head, head_address(partition))}
     await store.transact([Transaction(shard, {HEAD: ABSENT, _BIRTH: version}, rows, deletes=[_BIRTH])])
 
 

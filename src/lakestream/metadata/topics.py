@@ -7,14 +7,14 @@ leaves a `gone` row until every later step is done: whoever finds it finishes th
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 import msgspec
 
 from lakestream.errors import CorruptObject, InvalidSetting, InvalidStream, StreamExists, UnknownStream
 from lakestream.metadata import codec
-from lakestream.metadata.log import create_head, delete_log
+from lakestream.metadata.log import create_head, delete_log, read_head
 from lakestream.metadata.options import FIXED_OPTIONS, TopicOptions, topic_options
 from lakestream.metadata.store import ABSENT, Address, Applied, Store, Transaction
 from lakestream.model import StreamPartition
@@ -55,6 +55,13 @@ class Topic(msgspec.Struct, frozen=True):
 def check_name(name: str) -> None:
     if not _LEGAL_NAME.fullmatch(name) or name in (".", ".."):
         raise InvalidStream(f"{name!r} is not a topic name: use 1 to 249 of a-z A-Z 0-9 . _ -")
+
+
+class Begun(NamedTuple):
+    """A table that a topic goes on in: the topic gets the table's UUID, and its log begins at the table's frontier."""
+
+    table_id: UUID
+    frontier: tuple[int, ...]
 
 
 class Topics:
@@ -137,27 +144,49 @@ class Topics:
                 self.forget(topic_id)
         return found
 
-    async def create(self, name: str, partitions: int, configs: dict[str, str]) -> Topic:
-        """Raises `StreamExists`, `InvalidStream`. A topic that is listed has all its heads."""
+    async def create(self, name: str, partitions: int, configs: dict[str, str], *, begun: Begun | None = None) -> Topic:
+        """Raises `StreamExists`, `InvalidStream`. A topic that is listed has all its heads. `begun`: it goes on in a
+        table that is there; raises `InvalidSetting` if that table is or was the table of a topic of this cluster."""
         check_name(name)
         if not 1 <= partitions <= MAX_PARTITIONS:
             raise InvalidStream(f"{name} cannot have {partitions} partitions: choose 1 to {MAX_PARTITIONS}")
         topic_options(configs)
         if await self.by_names([name]):
             raise StreamExists(f"topic {name} already exists")
-        topic = Topic(name, self._runtime.new_id(), partitions, dict(configs), self._runtime.clock.now_ms())
-        await asyncio.gather(*(create_head(self._store, partition) for partition in topic.each_partition()))
+        topic_id = self._runtime.new_id() if begun is None else begun.table_id
+        topic = Topic(name, topic_id, partitions, dict(configs), self._runtime.clock.now_ms())
+        starts = (0,) * partitions if begun is None else begun.frontier
+        await asyncio.gather(
+            *(create_head(self._store, *each) for each in zip(topic.each_partition(), starts, strict=True))
+        )
         by_name, by_id = Address(_SHARD, f"name/{name}"), Address(_SHARD, f"id/{topic.topic_id.hex}")
         rows = {by_name.key: codec.encode(topic, by_name), by_id.key: codec.encode(name, by_id)}
+        if begun is not None:
+            await self._check_begun(topic, begun)
         while True:
             [last] = await self._store.get([_LAST_DELETED])
             checks = {by_name.key: ABSENT, _LAST_DELETED.key: ABSENT if last is None else last.version}
+            if begun is not None:
+                checks |= {by_id.key: ABSENT, _dead(topic_id).key: ABSENT}
             [outcome] = await self._store.transact([Transaction(_SHARD, checks, rows)])
             if isinstance(outcome, Applied):
                 return self._remember(topic)
             if by_name.key in outcome.current:
-                await self.drop_logs(topic)
+                if begun is None:
+                    await self.drop_logs(topic)
                 raise StreamExists(f"topic {name} already exists")
+            if outcome.current.keys() & {by_id.key, _dead(topic_id).key}:
+                raise InvalidSetting(
+                    f"table {topic_id} is or was the table of another topic of this cluster, and no other can have its"
+                    " id: make a topic with a table of its own, and copy the rows that you need"
+                )
+
+    async def _check_begun(self, topic: Topic, begun: Begun) -> None:
+        """The heads may be there from an attempt that came to nothing, which found the table at another point."""
+        for partition, start in zip(topic.each_partition(), begun.frontier, strict=True):
+            found = await read_head(self._store, partition)
+            if found is None or (found.head.frontier, found.head.next_offset) != (start, start):
+                raise InvalidSetting(f"table {topic.topic_id} is or was the table of another topic, or becomes one now")
 
     async def alter(
         self, name: str, change: Callable[[Mapping[str, str]], dict[str, str]], *, dry_run: bool = False
@@ -196,6 +225,7 @@ class Topics:
             {
                 gone.key: codec.encode(topic, gone),
                 _LAST_DELETED.key: codec.encode(topic_id, _LAST_DELETED),
+                _dead(topic_id).key: codec.encode(None, _dead(topic_id)),
             },
             deletes=[f"name/{topic.name}", row.key],
         )
@@ -219,6 +249,11 @@ class Topics:
         self._names[topic.name] = topic
         self._ids[topic.topic_id] = topic
         return topic
+
+
+def _dead(topic_id: UUID) -> Address:
+    """There for ever once a topic was deleted: what is still under way against its log must not meet another's."""
+    return Address(_SHARD, f"dead/{topic_id.hex}")
 
 
 def _check_fixed(topic: Topic, configs: Mapping[str, str]) -> None:

@@ -70,6 +70,12 @@ class LateTables:
     async def load(self, topic_id: UUID) -> View:
         return await (await self.loaded()).views.load(topic_id)
 
+    async def adoptable(self, table_id: UUID, partitions: int) -> tuple[int, ...]:
+        return await (await self.loaded()).views.adoptable(table_id, partitions)
+
+    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...]) -> None:
+        await (await self.loaded()).views.adopt(topic_id, name, frontier)
+
     async def read(
         self,
         files: Sequence[DataFile],
@@ -116,7 +122,7 @@ class LateTables:
         module = await asyncio.to_thread(_import)
         catalog = module.make_catalog(self._backends)
         history = module.make_history(self._backends, self._history_cache_bytes)
-        return _Loaded(catalog, module.make_views(self._backends, catalog), history)
+        return _Loaded(catalog, module.make_views(catalog), history)
 
 
 def _import() -> Any:

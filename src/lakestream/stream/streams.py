@@ -7,16 +7,16 @@ from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
-from lakestream.catalog.binding import check_alias
+from lakestream.catalog.binding import ALIAS, check_alias
 from lakestream.catalog.port import TableViews
-from lakestream.errors import LakestreamError, StorageError, Unavailable
+from lakestream.errors import InvalidSetting, LakestreamError, StorageError, Unavailable
 from lakestream.metadata.brokers import Broker, Brokers
 from lakestream.metadata.counters import cluster_id, reserve_producer_ids
 from lakestream.metadata.head import Extent
 from lakestream.metadata.log import advance_log_start
 from lakestream.metadata.pointers import Pointers
 from lakestream.metadata.store import Store
-from lakestream.metadata.topics import Topic, Topics
+from lakestream.metadata.topics import Begun, Topic, Topics
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectStore
 from lakestream.objects.store import Buffer
@@ -129,8 +129,22 @@ class Streams:
 
     async def create_topic(self, name: str, partitions: int, configs: dict[str, str]) -> Topic:
         """Raises `StreamExists`, `InvalidStream`, `InvalidSetting`."""
-        await check_alias(Pointers(self.store), self.topics, configs)
-        return await self.topics.create(name, partitions, configs)
+        table_id = await check_alias(Pointers(self.store), self.topics, configs)
+        if table_id is None:
+            return await self.topics.create(name, partitions, configs)
+        try:
+            frontier = await self._catalog.adoptable(table_id, partitions)
+        except InvalidSetting as error:
+            raise InvalidSetting(
+                f"{ALIAS}={configs[ALIAS]} cannot be: a table of that name is there, and {error}. Choose another name,"
+                " or rename that table"
+            ) from error
+        topic = await self.topics.create(name, partitions, configs, begun=Begun(table_id, frontier))
+        try:
+            await self._catalog.adopt(table_id, name, frontier)
+        except LakestreamError as error:
+            log.warning("topic %s has no table yet, the pipeline goes on with it: %s", name, error)
+        return topic
 
     async def delete_topic(self, topic_id: UUID) -> None:
         """Returns when nobody can append to or read the topic any more; its table stays, detached."""

@@ -196,9 +196,9 @@ def old_epoch_accepted() -> Iterator[None]:
 def late_creation_of_a_log() -> Iterator[None]:
     """A head is made wherever there is none: a request that arrives once more brings a deleted log back."""
 
-    async def create(store: Any, partition: StreamPartition) -> None:
-        at = log.head_address(partition)
-        await store.transact([Transaction(at.shard, {at.key: ABSENT}, {at.key: codec.encode(Head(), at)})])
+    async def create(store: Any, partition: StreamPartition, first_offset: int) -> None:
+        at, head = log.head_address(partition), Head(next_offset=first_offset, frontier=first_offset)
+        await store.transact([Transaction(at.shard, {at.key: ABSENT}, {at.key: codec.encode(head, at)})])
 
     with patch.object(topics, "create_head", create):
         yield
