@@ -1,8 +1,8 @@
 """From an offset to the file that holds it: the index of a view's files, from a thousand files to a million.
 
-The files are made up, 250 to a manifest as our commits merge them, 24 partitions side by side. A lookup searches
-one view's index. A new view is what follows a commit: all manifests but one are known. Loading is measured on manifests
-that were written and read with PyIceberg, as a broker that starts reads them.
+The files are made up, in manifests as our commits merge them (250 entries, 1,000 in the largest table), 24 partitions
+side by side. A lookup searches one view's index. A new view is what follows a commit: all manifests but one are known.
+Loading is measured on manifests that were written and read with PyIceberg, as a broker that starts reads them.
 """
 
 import gc
@@ -29,6 +29,7 @@ from pyiceberg.typedef import Record
 
 from benchmarks.result import QUICK, Result, reaches, stays_under
 from lakestream.catalog.index import ManifestIndex
+from lakestream.catalog.merge import MANY_MANIFESTS, MAX_ENTRIES
 from lakestream.model import DataFile
 from lakestream.table.files import FileIndex, FilePart
 from lakestream.table.schema import OFFSET_WINDOW, RAW_SCHEMA, STREAM_SPEC
@@ -136,8 +137,9 @@ def _iceberg(file: DataFile) -> IcebergFile:
 
 def _parts(size: int) -> Iterator[FilePart]:
     entries = _files()
-    for _ in range(size // MANIFEST_FILES):
-        yield FilePart(islice(entries, MANIFEST_FILES))
+    each = MANIFEST_FILES if size // MANIFEST_FILES < MANY_MANIFESTS else MAX_ENTRIES
+    for _ in range(size // each):
+        yield FilePart(islice(entries, each))
 
 
 def _files() -> Iterator[DataFile]:

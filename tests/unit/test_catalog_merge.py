@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakestream.catalog.merge import FAN_IN, MAX_ENTRIES, MERGED_ENTRIES, Size, is_small, plan_merges
+from lakestream.catalog.merge import FAN_IN, MANY_MANIFESTS, MAX_ENTRIES, MERGED_ENTRIES, Size, plan_merges
 
 
 def commit(manifests: list[tuple[int, int]], spec_id: int, entries: int) -> tuple[list[tuple[int, int]], int]:
@@ -31,7 +31,7 @@ def test_small_manifests_stay_few_and_entries_are_rewritten_a_few_times(commits:
         assert work <= MERGED_ENTRIES
         rewritten += work
         total += entries
-        small = [manifest for manifest in manifests if is_small(manifest[1])]
+        small = [manifest for manifest in manifests if 2 * manifest[1] <= MERGED_ENTRIES]
         assert len(small) <= 2 * 3 * (FAN_IN + 1)
     assert sum(entries for _, entries in manifests) == total
     assert rewritten <= 5 * total
@@ -43,6 +43,16 @@ def test_a_thousand_commits_of_one_file_leave_few_manifests() -> None:
         manifests, work = commit(manifests, 0, 1)
         assert work <= MERGED_ENTRIES
     assert len(manifests) <= 3 * FAN_IN
+
+
+def test_a_large_table_has_larger_manifests() -> None:
+    """As many files again and again: their manifests grow in number more slowly than the table."""
+    manifests = [(0, MERGED_ENTRIES)] * MANY_MANIFESTS
+    for _ in range(4000):
+        manifests, work = commit(manifests, 0, MERGED_ENTRIES // 2)
+        assert work <= MAX_ENTRIES
+    assert sum(entries for _, entries in manifests) == MERGED_ENTRIES * MANY_MANIFESTS + 4000 * (MERGED_ENTRIES // 2)
+    assert len(manifests) < 1.2 * MANY_MANIFESTS
 
 
 def test_full_manifests_and_small_groups_are_left_alone() -> None:

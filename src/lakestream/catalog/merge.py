@@ -14,6 +14,9 @@ MAX_ENTRIES: Final = 1000
 """Of a manifest that a commit writes for what it adds."""
 MERGED_ENTRIES: Final = 300
 """That one commit rewrites to merge manifests, and so the most that a merged one has."""
+MANY_MANIFESTS: Final = 1000
+"""From here on a commit merges up to `MAX_ENTRIES`: every commit lists all manifests, and every view is put together
+from them, so that more of them would cost each commit what larger merges cost few."""
 FAN_IN: Final = 10
 
 
@@ -26,19 +29,14 @@ class Size:
     entries: int
 
 
-def is_small(entries: int) -> bool:
-    """Whether a manifest can be merged with another of its size."""
-    return 2 * entries <= MERGED_ENTRIES
-
-
 def plan_merges(sizes: Sequence[Size]) -> list[list[int]]:
     """Groups of positions to merge into one another's place, the smallest manifests first."""
+    left = MERGED_ENTRIES if len(sizes) < MANY_MANIFESTS else MAX_ENTRIES
     levels: dict[tuple[int, int], list[Size]] = defaultdict(list)
     for size in sizes:
-        if is_small(size.entries):
+        if 2 * size.entries <= left:
             levels[_level(size.entries), size.spec_id].append(size)
     groups = []
-    left = MERGED_ENTRIES
     for _, gathered in sorted(levels.items()):
         if len(gathered) >= FAN_IN:
             group = []
