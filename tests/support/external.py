@@ -50,9 +50,9 @@ class Place:
     def tables(self, store: Store, runtime: Runtime) -> PyIcebergTables:
         return PyIcebergTables(store, self.bucket_url, runtime, commits=self.commits(store, runtime))
 
-    def served(self, tables: PyIcebergTables, store: Store) -> ServedViews:
+    def served(self, tables: PyIcebergTables) -> ServedViews:
         assert isinstance(tables.commits, ExternalCommits)
-        return ServedViews(tables, tables.commits, store)
+        return ServedViews(tables, tables.commits)
 
     def outsider(self) -> Catalog:
         """The same catalog as any other engine has it; a database knows its tables by the catalog's name too."""

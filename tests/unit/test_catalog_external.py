@@ -63,7 +63,7 @@ class Scene:
 
     def restarted(self) -> ServedViews:
         """A broker that starts now."""
-        return self.place.served(self.tables, self.store)
+        return self.place.served(self.tables)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def run(tmp_path: Path) -> Run:
     async def main(test: Callable[[Scene], Awaitable[None]]) -> None:
         place, store = sql_place(tmp_path), MemoryStore(system())
         tables, outsider = place.tables(store, system()), place.outsider()
-        scene = Scene(place, tmp_path, store, tables, place.served(tables, store), outsider)
+        scene = Scene(place, tmp_path, store, tables, place.served(tables), outsider)
         try:
             await tables.create(ORDERS, "orders", 1)
             await scene.append()
@@ -158,7 +158,10 @@ def test_a_table_that_went_back_is_not_served(run: Run) -> None:
         await scene.tell_log(6)
         scene.outsider.drop_table(NAME)
         scene.outsider.register_table(NAME, past)
-        assert (await scene.tables.load(ORDERS)).frontier == (3,)
+        back = await scene.tables.load(ORDERS)
+        assert back.frontier == (3,)
+        with pytest.raises(Conflict, match="set back"):
+            await scene.tables.commit(back, add=[], remove=[], frontier=(3,))
         for views in (scene.views, scene.restarted()):
             assert (await views.load(ORDERS)).frontier == good.frontier
 

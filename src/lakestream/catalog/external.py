@@ -28,14 +28,17 @@ from lakestream.catalog.client import CatalogClient, Found
 from lakestream.catalog.commit import Change, Commits, Current, Prepare
 from lakestream.catalog.expiry import expired_files
 from lakestream.catalog.port import View
+from lakestream.catalog.rules import falls
 from lakestream.catalog.rules_external import check_present, is_of
 from lakestream.catalog.rules_view import check_view
 from lakestream.catalog.vector import proven_frontier, sealed_frontier
 from lakestream.errors import Conflict, RequestError, RetryableError, StorageError, TableExists, Unavailable
+from lakestream.metadata.log import decode_head, head_address
 from lakestream.metadata.names import TableName
 from lakestream.metadata.pointers import Pointer, PointerRow
 from lakestream.metadata.store import Store
 from lakestream.metadata.topic_tables import detached_name
+from lakestream.model import StreamPartition
 from lakestream.runtime import Runtime
 
 _log = logging.getLogger(__name__)
@@ -57,6 +60,7 @@ class ExternalCommits(Commits):
     ) -> None:
         super().__init__(store, runtime, io_properties)
         self.place: Final = client.place
+        self._store = store
         self._client = client
         self._bucket_url = bucket_url.rstrip("/")
 
@@ -184,8 +188,18 @@ class ExternalCommits(Commits):
     def frontier_properties(self, topic_id: UUID, text: str) -> dict[str, str]:
         return sealed_frontier(topic_id, text)
 
-    def check_view(self, view: View) -> None:
+    async def check_view(self, view: View) -> None:
+        """A table that is behind what the log was told was set back, or is not the newest: to load it again tells."""
         check_view(view)
+        if falls(await self.told(view), view.frontier):
+            raise Conflict(f"{view.table} has moved since it was loaded, or was set back: load it again")
+
+    async def told(self, view: View) -> tuple[int, ...]:
+        """How far the log was told that the table goes, by partition: from there on it may have forgotten the rest."""
+        partitions = [StreamPartition(view.topic_id, index) for index in range(len(view.frontier))]
+        entries = await self._store.get([head_address(partition) for partition in partitions])
+        heads = [decode_head(*each) for each in zip(entries, partitions, strict=True)]
+        return tuple(0 if found is None else found.head.frontier for found in heads)
 
     def version(self, current: Current) -> int:
         """Its numbers are the catalog's to choose."""

@@ -23,10 +23,10 @@ def make_catalog(backends: Backends) -> PyIcebergTables:
     return PyIcebergTables(store, url, runtime, commits=ExternalCommits(store, runtime, properties, client, url))
 
 
-def make_views(backends: Backends, catalog: PyIcebergTables) -> TableViews:
+def make_views(catalog: PyIcebergTables) -> TableViews:
     """What a broker serves."""
     if isinstance(catalog.commits, ExternalCommits):
-        return ServedViews(catalog, catalog.commits, backends.store)
+        return ServedViews(catalog, catalog.commits)
     return catalog
 
 
