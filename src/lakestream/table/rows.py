@@ -33,6 +33,7 @@ RECORD_COLUMNS: Final = (
     "_value",
     "_crc",
 )
+_OFFSET_COLUMN: Final = ("_offset",)
 _PLACE_COLUMNS: Final = ("_stream_partition", "_offset")
 _TIME_COLUMNS: Final = ("_stream_partition", "_offset", "_timestamp")
 _FOOTER_CACHE_BYTES: Final = 32 * 1024 * 1024
@@ -58,6 +59,12 @@ class Group:
         if not group.partition_min <= partition <= group.partition_max:
             return None
         return group.offset_min, group.offset_max
+
+    @property
+    def partition(self) -> int | None:
+        """The only one that it holds, if its statistics say so."""
+        group = self.row_group
+        return group.partition_min if group.partition_min == group.partition_max else None
 
     @property
     def is_exact(self) -> bool:
@@ -182,11 +189,14 @@ class RowReader:
         columns = _TIME_COLUMNS if times else _PLACE_COLUMNS
 
         async def load(keys: Sequence[_PlacesKey]) -> list[Places | LakestreamError]:
+            wanted = [about[key] for key in keys]
+            # Of a row group of one partition, as every sorted one is, the offsets say all.
+            read = columns if times or any(group.partition is None for group in wanted) else _OFFSET_COLUMN
             batches = [
                 [GroupRead(group.row_group, group.footer, _placed(group, deleted)) for group in batch]
-                for batch in _batches([about[key] for key in keys])
+                for batch in _batches(wanted)
             ]
-            outcomes = await some_at_once([self.files.read_each(batch, columns) for batch in batches])
+            outcomes = await some_at_once([self.files.read_each(batch, read) for batch in batches])
             return [*chain.from_iterable(outcomes)]
 
         return await self.cache.get_all([*about], load, lambda loaded: loaded.size_bytes)
@@ -245,6 +255,9 @@ def _placed(group: Group, deleted: Deleted) -> Callable[[pa.Table], Places]:
 
 
 def _places(table: pa.Table, group: Group, deleted: Deleted) -> Places:
+    if group.partition is not None and "_stream_partition" not in table.column_names:
+        only = pa.array(np.full(table.num_rows, group.partition, np.int32))
+        table = table.append_column("_stream_partition", only)
     partition, offset, timestamp_ms = places_from_arrow(table)
     group.footer.exact[group.row_group.index] = _exact(partition, offset)
     kept = _kept(group, deleted)
