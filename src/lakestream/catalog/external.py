@@ -24,6 +24,7 @@ from pyiceberg.table.update import (
 from pyiceberg.utils.properties import property_as_bool
 
 from lakestream.catalog import binding
+from lakestream.catalog.changes import apply_updates
 from lakestream.catalog.client import CatalogClient, Found
 from lakestream.catalog.commit import Change, Commits, Current, Prepare
 from lakestream.catalog.expiry import expired_files
@@ -31,6 +32,7 @@ from lakestream.catalog.port import View
 from lakestream.catalog.rules import falls
 from lakestream.catalog.rules_external import check_present, is_of
 from lakestream.catalog.rules_view import check_view
+from lakestream.catalog.snapshot import Plan, SnapshotBuilder
 from lakestream.catalog.vector import proven_frontier, sealed_frontier
 from lakestream.errors import Conflict, RequestError, RetryableError, StorageError, TableExists, Unavailable
 from lakestream.metadata.log import decode_head, head_address
@@ -40,6 +42,7 @@ from lakestream.metadata.store import Store
 from lakestream.metadata.topic_tables import detached_name
 from lakestream.model import StreamPartition
 from lakestream.runtime import Runtime
+from lakestream.table.schema import FRONTIER_PROPERTY
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -90,8 +93,8 @@ class ExternalCommits(Commits):
             await self._note_made(topic_id, row, name, found)
 
     async def _register(self, topic_id: UUID, row: PointerRow, name: TableName, metadata: TableMetadata) -> Found:
-        unique = self.runtime.new_id()
-        location = await self.run(lambda: self.files.write(metadata, 0, unique, no_snapshot=-1))
+        written = await self.run(lambda: self._write_first(metadata))
+        location = written[-1]
         try:
             return await self._ask(lambda: self._client.register(name, location))
         except (TableExists, Unavailable) as error:
@@ -100,10 +103,32 @@ class ExternalCommits(Commits):
             if found is None or (isinstance(error, Unavailable) and not is_of(topic_id, found.metadata)):
                 raise
             if found.location != location:
-                await self.run(lambda: self.files.delete([location]))
+                await self.run(lambda: self.files.delete(written))
             if not is_of(topic_id, found.metadata):
                 await self._refuse(topic_id, row, name)
             return found
+
+    def _write_first(self, metadata: TableMetadata) -> list[str]:
+        """The files that a table begins with, its metadata last. It has an empty snapshot: there are catalogs that let
+        any number of first commits through if a commit can only demand that there is none yet."""
+        runtime, written = self.runtime, list[str]()
+        plan = Plan(
+            add=(),
+            remove=frozenset(),
+            summary={FRONTIER_PROPERTY: metadata.properties[FRONTIER_PROPERTY]},
+            snapshot_id=runtime.random.getrandbits(62) + 1,
+            timestamp_ms=runtime.clock.now_ms(),
+            unique=runtime.new_id(),
+            version=0,
+        )
+        try:
+            updates = SnapshotBuilder(self.files, self.index, metadata, plan, written).build()
+            first = apply_updates(metadata, updates, None, validate=False)
+            self.files.sync(written)
+            written.append(self.files.write(first, 0, plan.unique))
+        except OSError as error:
+            raise Unavailable(f"the first files of {metadata.location} cannot be written now: {error}") from error
+        return written
 
     async def _refuse(self, topic_id: UUID, row: PointerRow | None, name: TableName) -> NoReturn:
         """The name is somebody else's. Raises `Conflict`; a topic that never had a table gets another name then."""

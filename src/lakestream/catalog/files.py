@@ -1,6 +1,5 @@
 """Table metadata as files. Blocking: called on the catalog's own threads only."""
 
-import json
 import logging
 import os
 import re
@@ -62,15 +61,14 @@ class MetadataFiles:
         self._cache.put(location, metadata)
         return metadata
 
-    def write(self, metadata: TableMetadata, version: int, unique: UUID, *, no_snapshot: int | None = None) -> str:
-        """Stores metadata under a fresh name, so that it survives a power cut. Returns its location. `no_snapshot` is
-        how it says that a table has no snapshot: some catalogs register -1 only, where the format says nothing."""
+    def write(self, metadata: TableMetadata, version: int, unique: UUID) -> str:
+        """Stores metadata under a fresh name, so that it survives a power cut. Returns its location."""
         provider = load_location_provider(metadata.location, metadata.properties)
         names: list[str] = []
         file = self.io.new_sealed(provider.new_metadata_location(f"{version:05d}-{unique}.metadata.json"), names.append)
         try:
             with file.create() as stream:
-                stream.write(_with_no_snapshot(metadata_json(metadata), no_snapshot).encode())
+                stream.write(metadata_json(metadata).encode())
             self.sync(names, new_folders=version == 0)
         except OSError as error:
             raise Unavailable(f"table metadata {file.location} cannot be written now: {error}") from error
@@ -100,10 +98,6 @@ class MetadataFiles:
                 continue
             except OSError as error:
                 _log.warning("%s could not be deleted and stays as an orphan: %s", location, error)
-
-
-def _with_no_snapshot(text: str, no_snapshot: int | None) -> str:
-    return text if no_snapshot is None else json.dumps({"current-snapshot-id": no_snapshot, **json.loads(text)})
 
 
 def _local_path(location: str) -> str | None:
