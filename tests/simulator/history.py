@@ -30,7 +30,7 @@ from simulator.watcher import Watcher
 from simulator.world import CALM_S, World
 
 _SETTLE_S = 600.0
-_FAULTS_MOST_S = 40.0
+_FAULTS_MOST_S = 30.0
 _NOWHERE = StreamPartition(UUID(int=7), 0)
 _DOORS = (11, 10)
 """In every so many histories, those with this remainder, engines load the table. Not drawn: what all others play stays
