@@ -52,12 +52,12 @@ def draw_scene(random: Random) -> Scene:
     """Histories of consumer groups are longer and have less of everything else, so that all cost about the same.
     An eager pipeline, which costs more, is that of some only: it makes objects old fast, and in a few histories they
     are old before their commits arrive. Where the topic is created again, clients go on long enough to notice."""
-    theme: Theme = random.choices(("groups", "race", "recreation", "log"), (25, 5, 20, 50))[0]
+    theme: Theme = random.choices(("groups", "race", "recreation", "log"), (24, 4, 20, 52))[0]
     grouped, racing, recreating = theme == "groups", theme == "race", theme == "recreation"
     eager = racing or (not grouped and random.random() < 0.2)
     return Scene(
         faults=draw_faults(random, theme),
-        brokers=random.choice((2, 2, 3)) if grouped else random.choice((1, 2, 2, 2, 3)),
+        brokers=random.choice((2, 2, 2, 3) if grouped else (1, 1, 2, 2, 3)),
         pipelines=1 if grouped else random.choice((1, 1, 1, 2)),
         producers=1 if grouped else random.choice((1, 1, 1, 2, 2, 3)),
         batches_most=3 if grouped or racing else random.choice((3, 6) if recreating else (2, 2, 2, 2, 7)),
@@ -65,8 +65,8 @@ def draw_scene(random: Random) -> Scene:
         first_sequence=random.choice((0, 0, _SEQUENCE_LAST - 1)),
         sends_most=random.choice((2, 12)),
         patience_s=random.choice((1.0, 3.0) if grouped else (1.0, 10.0, 10.0)),
-        consumers=0 if grouped else random.choice((1, 2) if recreating else (0, 1, 1, 2)),
-        members=random.choice((2, 3)) if grouped else 0,
+        consumers=0 if grouped else random.choice((1, 2) if recreating else (0, 0, 1, 1, 2)),
+        members=random.choice((2, 2, 3)) if grouped else 0,
         session_ms=random.choice((400, 2_000)),
         lasts_s=random.choice((1.5, 3.0)) if grouped else random.choice((0.0, 0.0, 0.0, 0.0, 3.0)),
         engine=not grouped and random.random() < 0.5,

@@ -4,6 +4,7 @@ All rows of a partition are in one shard and guarded by the head's version: whoe
 changes any of them checks and rewrites the head in the same transaction.
 """
 
+from functools import lru_cache
 from typing import Final
 from uuid import UUID
 
@@ -17,6 +18,7 @@ EXTENTS: Final = ("x/", "x0")
 PRODUCERS: Final = ("p/", "p0")
 
 
+@lru_cache(maxsize=16_384)
 def shard_of(partition: StreamPartition) -> str:
     return f"log/{partition.topic_id.hex}/{partition.index:08d}"
 

@@ -17,6 +17,7 @@ when none of its tables has its intent; an intent without a row is a late one of
 
 import logging
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
@@ -62,11 +63,13 @@ class Move(NamedTuple):
     metadata_location: str
 
 
+@lru_cache(maxsize=4096)
 def pointer_address(table_id: UUID) -> Address:
     """Where a table's pointer is: what a reader watches to learn of a new view."""
     return Address(f"table/{table_id.hex}", POINTER)
 
 
+@lru_cache(maxsize=4096)
 def intent_address(table_id: UUID) -> Address:
     return Address(f"table/{table_id.hex}", INTENT)
 
