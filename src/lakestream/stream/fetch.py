@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lakestream.catalog.port import View
-from lakestream.errors import LakestreamError, ObjectMissing, OffsetOutOfRange, StorageError
+from lakestream.errors import LakestreamError, ObjectMissing, OffsetOutOfRange, StorageError, Unavailable
 from lakestream.metadata.log import head_address
 from lakestream.metadata.store import Store
 from lakestream.model import StreamPartition
@@ -112,6 +112,7 @@ class Fetcher:
     async def _read(self, request: FetchPartition, budget_bytes: int, *, at_least_one: bool) -> Fetched:
         partition = request.partition
         trouble: StorageError | None = None
+        view: View | None = None
         for attempt in range(_ROUTES_TRIED):
             if attempt:
                 # The head first, then the view: a fresh view can then not be behind the head that was read.
@@ -131,6 +132,8 @@ class Fetcher:
                     trouble, parts = error, None
             if parts is not None:
                 return Fetched(partition, parts, tail.end_offset, tail.head.log_start)
+        if trouble is not None and await self._views.current(partition.topic_id, reload=True) != view:
+            raise Unavailable(f"{view.table if view else 'the table'} changes faster than it is read: fetch again")
         raise trouble or StorageError(
             f"offset {request.offset} of {partition.topic_id}-{partition.index} is neither in the table nor in the WAL"
         )
