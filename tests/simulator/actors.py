@@ -142,10 +142,13 @@ class PipelineActor:
         collector, orphans = Collector(lake), Orphans(lake, topics)
         rest_s = _REST_LEAST_S
         while True:
+            if world.is_calm:
+                # What it did before the last of the late requests has arrived it would do again.
+                await world.settled.wait()
             self.begun += 1
             try:
                 tick = await worker.tick()
-                least_s, most_s = (0.8, 2.0) if world.is_calm else (_REST_LEAST_S, scene.rest_most_s)
+                least_s, most_s = (0.4, 2.0) if world.is_calm else (_REST_LEAST_S, scene.rest_most_s)
                 rest_s = least_s if tick.topics else max(least_s, min(rest_s * 2, most_s))
                 for failure in tick.failures:
                     world.trace(f"{self._name} sets the topic aside: {failure.error}")

@@ -135,6 +135,7 @@ class History:
             self._background.remove(task)
             task.cancel()
         await self._pause(2 * CALM_S)
+        self.world.settled.set()
         await self._until(
             lambda: all(map(self.watcher.caught_up, self.partitions())), "I7: the log does not reach the table"
         )

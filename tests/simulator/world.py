@@ -21,7 +21,7 @@ _process: ContextVar["Process | None"] = ContextVar("process", default=None)
 _NOBODY = Context()
 
 EPOCH_MS: Final = 1_700_000_000_000
-AT_ONCE: Final = 0.3
+AT_ONCE: Final = 0.4
 """The share of operations that nothing gets in between, so that steps are short and long."""
 AT_ONCE_CALM: Final = 0.8
 CALM_S: Final = 0.4
@@ -78,6 +78,8 @@ class World:
         self._hits = dict.fromkeys(faults.aims, 0)
         self._away_until_s: dict[str, float] = {}
         self.is_calm = False
+        self.settled = asyncio.Event()
+        """Nothing is late any more."""
         self._at_once = AT_ONCE
         self.lines: list[str] = []
         self._late: list[Event] = []
