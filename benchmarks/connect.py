@@ -13,7 +13,6 @@ long that a load makes few files, as ours does.
 """
 
 import json
-import os
 import random
 import sqlite3
 import subprocess
@@ -33,7 +32,7 @@ from confluent_kafka import Producer
 from benchmarks.pipeline import PARTITIONS, cpu_seconds_per_gb, orders
 from benchmarks.result import QUICK, Result, at_most_of
 from benchmarks.s3 import S3, s3
-from benchmarks.servers import HOST, START_S, Server, free_port, java, kafka, kafka_jars
+from benchmarks.servers import HOST, START_S, Server, free_port, java, kafka, kafka_jars, running
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = {"1 KB": 1000, "100 B": 100}
@@ -157,19 +156,10 @@ def _sink(store: S3, broker: Server, topic: str, folder: Path) -> Iterator[_Sink
         str(_write(folder / "worker.properties", _worker_properties(broker, sink_jars, port, folder))),
         str(_write(folder / "sink.properties", _sink_properties(store, topic, catalog))),
     ]
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=os.environ | dict(store.environment))
-    sink = _Sink(process, catalog, store, log)
-    try:
+    with running(command, log, store.environment) as process:
+        sink = _Sink(process, catalog, store, log)
         _wait_until_it_runs(sink, process, f"http://{HOST}:{port}/connectors/sink/status")
         yield sink
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def _sink_jars() -> Path:

@@ -105,12 +105,19 @@ def _running(
     name: str, command: list[str], port: int, directory: Path, environment: Mapping[str, str]
 ) -> Iterator[Server]:
     log = directory / "output.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=os.environ | dict(environment))
-    try:
+    with running(command, log, environment) as process:
         server = Server(name, port, psutil.Process(process.pid), directory)
         _wait_until_it_answers(server, process, log)
         yield server
+
+
+@contextmanager
+def running(command: list[str], log: Path, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Until the end of the block, by its own way out if it takes it."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=os.environ | dict(environment))
+    try:
+        yield process
     finally:
         process.terminate()
         try:
