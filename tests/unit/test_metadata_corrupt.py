@@ -173,6 +173,7 @@ def test_a_damaged_value_is_never_used() -> None:
         assert set(survived) <= {
             ("topics", "gone"),
             ("topics", "deleted"),
+            ("topics", "dead"),
             ("brokers", "broker"),
             ("brokers", "live"),
             ("group", "lease"),

@@ -65,10 +65,10 @@ class TableViews(Protocol):
         be the topic's. Raises `InvalidSetting` with the reason why none can. Changes nothing."""
         ...
 
-    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...]) -> None:
-        """Binds the table of that UUID to the topic `name`, whose log begins at this frontier. Idempotent. Raises
-        `StorageError` if the table is no longer one that can go on from there, `Conflict` if somebody changes it right
-        now or it is none to adopt."""
+    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...]) -> bool:
+        """Binds the table of that UUID to the topic `name`, whose log begins at this frontier. Idempotent. False: there
+        is none to adopt. Raises `StorageError` if the table is no longer one that can go on from there, `Conflict` if
+        somebody changes it right now."""
         ...
 
 

@@ -55,8 +55,8 @@ class ServedViews:
     async def adoptable(self, table_id: UUID, partitions: int) -> tuple[int, ...]:
         return await self._tables.adoptable(table_id, partitions)
 
-    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...]) -> None:
-        await self._tables.adopt(topic_id, name, frontier)
+    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...]) -> bool:
+        return await self._tables.adopt(topic_id, name, frontier)
 
     async def _checked(self, topic_id: UUID) -> View:
         """The log is asked before the view that is compared with it: then only a table that went back is behind."""

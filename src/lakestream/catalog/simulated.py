@@ -94,8 +94,8 @@ class SimulatedTables:
     async def adoptable(self, table_id: UUID, partitions: int) -> tuple[int, ...]:
         raise InvalidSetting("the simulation has no tables but those of topics")
 
-    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...]) -> None:
-        raise Conflict(f"{topic_id} is none to adopt")
+    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...]) -> bool:
+        return False
 
     def _write(self, view: View) -> str:
         for version in count(len(self._metadata)):

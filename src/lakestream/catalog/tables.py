@@ -153,14 +153,13 @@ class PyIcebergTables:
             raise InvalidSetting(str(error)) from error
         return frontier
 
-    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...]) -> None:
+    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...]) -> bool:
         current = await self.commits.load(topic_id)
         if current is None or await self.commits.pointers.is_leaving(topic_id):
-            raise Conflict(f"topic {topic_id} has no table to adopt")
-        if current.row.pointer.bound:
-            return
-        metadata = await self._adopted(current, topic_id, name, frontier)
-        await self.commits.replace(current, metadata)
+            return False
+        if not current.row.pointer.bound:
+            await self.commits.replace(current, await self._adopted(current, topic_id, name, frontier))
+        return True
 
     async def _adopted(self, current: Current, topic_id: UUID, name: str, frontier: tuple[int, ...]) -> TableMetadata:
         """The table as the topic's. Raises `StorageError` unless it can go on from this frontier."""

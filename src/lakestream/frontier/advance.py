@@ -63,22 +63,22 @@ async def ensure_table(lake: Lake, topics: Topics, topic: Topic) -> None:
         await lake.catalog.create(topic.topic_id, topic.name, topic.partitions, table=wanted)
     except Conflict:
         if not await _put_away(lake, topics, wanted):
-            if topic.options.table_name:
-                await _adopt(lake, topic)
-            else:
+            if not topic.options.table_name:
                 wanted = clashing_name(wanted, topic.topic_id)
+            elif not await _adopt(lake, topic):
+                raise
         await lake.catalog.create(topic.topic_id, topic.name, topic.partitions, table=wanted)
     if topic.topic_id not in await topics.by_ids([topic.topic_id]):
         await lake.catalog.detach(topic.topic_id)
         raise UnknownStream(f"topic {topic.name} was deleted while its table was made")
 
 
-async def _adopt(lake: Lake, topic: Topic) -> None:
+async def _adopt(lake: Lake, topic: Topic) -> bool:
     """Finishes what the topic's creation began, if it goes on in a table that was there. The log knows where from:
-    until the table is the topic's nobody moves its frontier. Raises `Conflict` if it is no such topic."""
+    until the table is the topic's nobody moves its frontier. False: it is no such topic."""
     heads = [await read_head(lake.store, partition) for partition in topic.each_partition()]
     frontier = tuple(found.head.frontier for found in heads if found is not None)
-    await lake.catalog.adopt(topic.topic_id, topic.name, frontier)
+    return await lake.catalog.adopt(topic.topic_id, topic.name, frontier)
 
 
 async def _put_away(lake: Lake, topics: Topics, name: TableName) -> bool:

@@ -73,8 +73,8 @@ class LateTables:
     async def adoptable(self, table_id: UUID, partitions: int) -> tuple[int, ...]:
         return await (await self.loaded()).views.adoptable(table_id, partitions)
 
-    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...]) -> None:
-        await (await self.loaded()).views.adopt(topic_id, name, frontier)
+    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...]) -> bool:
+        return await (await self.loaded()).views.adopt(topic_id, name, frontier)
 
     async def read(
         self,
