@@ -12,9 +12,17 @@ from typing import Final
 from pyiceberg.exceptions import ResolveError, ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile as IcebergFile
-from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntry, ManifestFile, read_manifest_list
+from pyiceberg.manifest import (
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestFile,
+    read_manifest_list,
+)
 
 from lakestream.catalog.threads import Cache
+from lakestream.catalog.tried import careful, tried
 from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.table.files import FilePart
@@ -56,26 +64,54 @@ class Manifest:
 
 
 def read_manifests(io: FileIO, manifest_list: str) -> list[ManifestFile]:
-    try:
-        return list(read_manifest_list(io.new_input(manifest_list)))
-    except FileNotFoundError as error:
-        raise ObjectMissing(f"manifest list {manifest_list} is missing") from error
-    except OSError as error:
-        raise Unavailable(f"manifest list {manifest_list} cannot be read now: {error}") from error
-    except _UNREADABLE as error:
-        raise CorruptObject(f"manifest list {manifest_list} does not parse: {error}") from error
+    return _read_list(tried(io, try_manifest_list), manifest_list)
 
 
 def read_entries(io: FileIO, manifest: ManifestFile, *, live: bool = True) -> list[ManifestEntry]:
     """The entries with what they inherit from the manifest; the deleted ones too unless `live`."""
+    return _read_entries(tried(io, try_manifest, manifest.manifest_length), manifest, live=live)
+
+
+def try_manifest_list(path: str, data: bytes) -> None:
+    """An `Attempt`."""
+    _read_list(careful(path, data), path)
+
+
+def try_manifest(path: str, data: bytes) -> None:
+    """An `Attempt`. What entries inherit does not change how they are read."""
+    manifest = ManifestFile.from_args(
+        manifest_path=path,
+        manifest_length=len(data),
+        partition_spec_id=0,
+        content=ManifestContent.DATA,
+        sequence_number=0,
+        min_sequence_number=0,
+        added_snapshot_id=0,
+    )
+    _manifest(_read_entries(careful(path, data), manifest, live=False))
+
+
+def _read_list(io: FileIO, path: str) -> list[ManifestFile]:
+    try:
+        return list(read_manifest_list(io.new_input(path)))
+    except FileNotFoundError as error:
+        raise ObjectMissing(f"manifest list {path} is missing") from error
+    except OSError as error:
+        raise Unavailable(f"manifest list {path} cannot be read now: {error}") from error
+    except _UNREADABLE as error:
+        raise CorruptObject(f"manifest list {path} does not parse: {error}") from error
+
+
+def _read_entries(io: FileIO, manifest: ManifestFile, *, live: bool) -> list[ManifestEntry]:
+    path = manifest.manifest_path
     try:
         return manifest.fetch_manifest_entry(io, discard_deleted=live)
     except FileNotFoundError as error:
-        raise ObjectMissing(f"manifest {manifest.manifest_path} is missing") from error
+        raise ObjectMissing(f"manifest {path} is missing") from error
     except OSError as error:
-        raise Unavailable(f"manifest {manifest.manifest_path} cannot be read now: {error}") from error
+        raise Unavailable(f"manifest {path} cannot be read now: {error}") from error
     except _UNREADABLE as error:
-        raise CorruptObject(f"manifest {manifest.manifest_path} does not parse: {error}") from error
+        raise CorruptObject(f"manifest {path} does not parse: {error}") from error
 
 
 class ManifestIndex:

@@ -4,7 +4,7 @@ Iceberg protects none of its metadata. The name of every manifest, manifest list
 CRC32C of its bytes, and every name stands in a file above it: the pointer, itself under a checksum, names the metadata,
 that names the lists, those the manifests, those the data files, whose names carry the checksum of their footer. A bit
 that flips anywhere below the pointer is found by whoever reads it, before anything is parsed. Files of
-other engines have names of another form and are read as they are.
+other engines have names of another form; `tried` reads those.
 """
 
 import io
@@ -22,6 +22,13 @@ _SEALED: Final = re.compile(r"\.([0-9a-f]{8})\.(?:avro|metadata\.json)", re.ASCI
 _SUFFIXES: Final = (".metadata.json", ".avro")
 
 
+def checksum_in(location: str) -> int | None:
+    """What the file's name says; None: it is another engine's."""
+    name = location.rsplit("/", 1)[-1]
+    found = _SEALED.search(name)
+    return int(found.group(1), 16) if found is not None and found.end() == len(name) else None
+
+
 def _sealed(location: str, checksum: int) -> str:
     suffix = next(suffix for suffix in _SUFFIXES if location.endswith(suffix))
     return f"{location.removesuffix(suffix)}.{checksum:08x}{suffix}"
@@ -31,12 +38,9 @@ class SealedIO(PyArrowFileIO):
     """Checks what it reads wherever the name has a checksum."""
 
     def new_input(self, location: str) -> InputFile:  # type: ignore[override]
-        name = location.rsplit("/", 1)[-1]
-        found = _SEALED.search(name)
+        checksum = checksum_in(location)
         plain = super().new_input(location)
-        if found is None or found.end() != len(name):
-            return plain
-        return _CheckedInput(plain, int(found.group(1), 16))
+        return plain if checksum is None else _CheckedInput(plain, checksum)
 
     def new_sealed(self, location: str, named: Callable[[str], None]) -> "SealedOutput":
         """A file whose name will be `location` with its checksum; `named` is told of it before it is made."""

@@ -68,9 +68,9 @@ class HistoryReader:
             if start < stop:
                 try:
                     part, after = await _encode_sound(encoder, start, stop, left_bytes)
-                except CorruptObject:
+                except CorruptObject as error:
                     if not parts:
-                        raise
+                        raise _located(error, index, partition, int(encoder.offsets[start])) from error
                     return History(parts, offset)
                 if parts and len(part) > left_bytes:
                     return History(parts, offset)
@@ -144,6 +144,13 @@ class HistoryReader:
                 self._indexes.popitem(last=False)
         self._indexes.move_to_end(id(files))
         return found[1]
+
+
+def _located(error: CorruptObject, index: FileIndex, partition: int, offset: int) -> CorruptObject:
+    """With the files that may have the record: one, if their bounds do not overlap."""
+    first, *others = [file.path for file in index.overlapping(partition, offset, offset)]
+    among = f" or one of {len(others)} others" if others else ""
+    return CorruptObject(f"partition {partition}: {error}; it is in {first}{among}")
 
 
 async def _encode_sound(encoder: Encoder, start: int, stop: int, max_bytes: int) -> tuple[memoryview, int]:

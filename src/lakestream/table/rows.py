@@ -16,7 +16,8 @@ from lakestream.records import Columns, Encoder
 from lakestream.table.arrow import canonical, from_arrow, places_from_arrow
 from lakestream.table.cache import SharedCache
 from lakestream.table.deletes import Deleted
-from lakestream.table.parquet import Footer, GroupRead, ParquetFiles, RowGroup
+from lakestream.table.footers import Footer, RowGroup
+from lakestream.table.parquet import GroupRead, ParquetFiles
 
 T = TypeVar("T")
 Longs = npt.NDArray[np.int64]

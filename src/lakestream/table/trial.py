@@ -1,0 +1,175 @@
+"""What nothing vouches for is parsed first where it can do no harm: in a process of its own.
+
+The libraries that parse footers and manifests do not survive every damaged one: some abort the process, some read
+beyond their memory. Files of ours carry checksums and never come here; those of other engines are tried once, before
+this process touches them. The other process is started when the first of them is met, and ends with this one.
+"""
+
+import atexit
+import importlib
+import multiprocessing
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Final
+
+import msgspec
+
+from lakestream.errors import CorruptObject, LakestreamError, Unavailable
+from lakestream.records import crc32c
+
+Attempt = Callable[[str, bytes], None]
+"""Parses the bytes of the file with that path, all that will be parsed of them later. A function of a module."""
+
+CPU_LIMIT_S: Final = 20.0
+"""For a file and for each further MiB of it: ten times what a slow machine needs."""
+_PATIENCE: Final = 5
+"""How much longer a process may take that does not get the CPU."""
+MEMORY_BYTES: Final = 2 << 30
+_REMEMBERED: Final = 1024
+_CRASHES: Final = frozenset(
+    {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGPROF}
+)
+"""What a file can do to the process that parses it; whatever else ends one is not the file's doing. SIGPROF is the
+end of its CPU time."""
+
+
+class _Request(msgspec.Struct, frozen=True, array_like=True):
+    module: str
+    name: str
+    path: str
+    data: bytes
+    cpu_limit_s: float
+
+
+class Trials:
+    """Blocking, for threads; they take turns. What failed is remembered, so that it costs no process a second time."""
+
+    def __init__(self, cpu_limit_s: float = CPU_LIMIT_S) -> None:
+        self._cpu_limit_s = cpu_limit_s
+        self._turn = threading.Lock()
+        self._child: _Child | None = None
+        self._failed: OrderedDict[tuple[str, int], str] = OrderedDict()
+
+    def check(self, attempt: Attempt, path: str, data: bytes) -> None:
+        """Returns if the bytes are safe to parse. `CorruptObject`, which names the file, if not; `Unavailable` if that
+        could not be found out."""
+        known = (path, crc32c(data))
+        with self._turn:
+            try:
+                trouble = self._failed.get(known) or self._try(attempt, path, data)
+            except OSError as error:
+                self._drop()
+                raise Unavailable(f"{path} cannot be tried out in a process of its own now: {error}") from error
+            if trouble:
+                self._failed[known] = trouble
+                if len(self._failed) > _REMEMBERED:
+                    self._failed.popitem(last=False)
+                raise CorruptObject(trouble)
+
+    def close(self) -> None:
+        """Ends the other process, if there is one; the next file starts a new one."""
+        with self._turn:
+            self._drop()
+
+    def forget(self) -> None:
+        """For a process that was forked from ours: the pipe is for two, and nobody there may hold the lock."""
+        self._turn = threading.Lock()
+        self._child = None
+
+    def _try(self, attempt: Attempt, path: str, data: bytes) -> str:
+        limit_s = self._cpu_limit_s * (1 + len(data) / (1 << 20))
+        request = _Request(attempt.__module__, attempt.__qualname__, path, data, limit_s)
+        child = self._running()
+        try:
+            child.pipe.send_bytes(msgspec.msgpack.encode(request))
+            if child.pipe.poll(limit_s * _PATIENCE):
+                return child.pipe.recv_bytes().decode()
+        except (EOFError, ConnectionError):
+            code = child.ended()
+            self._drop()
+            if -code not in _CRASHES:
+                raise Unavailable(f"{path} is not tried out: the process that had to do it ended, {code}") from None
+            return f"{path} is damaged: it makes the process that reads it crash ({signal.Signals(-code).name})"
+        self._drop()
+        raise Unavailable(f"{path} is not tried out: the process that had to do it does not answer")
+
+    def _running(self) -> "_Child":
+        if self._child is None:
+            self._child = _Child()
+        return self._child
+
+    def _drop(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            child.end()
+
+
+class _Child:
+    def __init__(self) -> None:
+        self.pipe, theirs = multiprocessing.Pipe()
+        with theirs:
+            # A session of its own: who interrupts this process at a terminal does not mean that one.
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", __name__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def ended(self) -> int:
+        return self._process.wait()
+
+    def end(self) -> None:
+        self.pipe.close()
+        self._process.kill()
+        self._process.wait()
+
+
+TRIALS: Final = Trials()
+"""One for all of this process."""
+atexit.register(TRIALS.close)
+os.register_at_fork(after_in_child=TRIALS.forget)
+
+
+def _serve(pipe: Connection) -> None:
+    """Until the other side closes."""
+    decoder = msgspec.msgpack.Decoder(_Request)
+    while True:
+        try:
+            request = decoder.decode(pipe.recv_bytes())
+        except EOFError:
+            return
+        attempt: Attempt = getattr(importlib.import_module(request.module), request.name)
+        pipe.send_bytes(_trouble(attempt, request).encode())
+
+
+def _trouble(attempt: Attempt, request: _Request) -> str:
+    signal.setitimer(signal.ITIMER_PROF, request.cpu_limit_s)
+    try:
+        attempt(request.path, request.data)
+    except LakestreamError as error:
+        return str(error)
+    except MemoryError:
+        return f"{request.path} is damaged: reading it takes more than {MEMORY_BYTES >> 20} MiB of memory"
+    except Exception as error:
+        # Whatever a parser raises here: the bytes are not what they should be.
+        return f"{request.path} is damaged: {error!r}"
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    return ""
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+    with Connection(int(sys.argv[1])) as ours:
+        _serve(ours)

@@ -1,0 +1,112 @@
+"""What parses badly does so in another process, and this one is told which file it was."""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+from support import attempts
+
+from lakestream.errors import CorruptObject, Unavailable
+from lakestream.table.trial import Attempt, Trials
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def trials(monkeypatch: pytest.MonkeyPatch) -> Iterator[Trials]:
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    made = Trials()
+    yield made
+    made.close()
+
+
+def children() -> set[int]:
+    return {child.pid for child in psutil.Process().children()}
+
+
+def test_one_process_tries_many_files(trials: Trials) -> None:
+    before = children()
+    for number in range(50):
+        trials.check(attempts.fine, f"file {number}", b"x" * number * 1000 + b"x")
+        assert len(children() - before) == 1
+    trials.close()
+    assert children() == before
+
+
+@pytest.mark.parametrize(
+    ("attempt", "message"),
+    [
+        (attempts.refused, "a/b.parquet has 3 bytes too many"),
+        (attempts.surprised, "a/b.parquet is damaged: KeyError"),
+        (attempts.crashed, r"a/b.parquet is damaged: it makes the process that reads it crash \(SIGABRT\)"),
+        (attempts.greedy, "a/b.parquet is damaged: reading it takes more than 2048 MiB of memory"),
+    ],
+)
+def test_damage_names_the_file_and_is_remembered(trials: Trials, attempt: Attempt, message: str) -> None:
+    with pytest.raises(CorruptObject, match=message):
+        trials.check(attempt, "a/b.parquet", b"abc")
+    trials.check(attempts.fine, "a/c.parquet", b"abc")
+    running = children()
+    with pytest.raises(CorruptObject, match=message):
+        trials.check(attempt, "a/b.parquet", b"abc")
+    assert children() == running
+    trials.check(attempts.fine, "a/b.parquet", b"restored")
+
+
+def test_what_takes_forever_is_damage_if_it_had_the_time(trials: Trials) -> None:
+    hasty = Trials(cpu_limit_s=0.3)
+    with pytest.raises(CorruptObject, match=r"slow.avro is damaged: .* \(SIGPROF\)"):
+        hasty.check(attempts.endless, "slow.avro", b"abc")
+    with pytest.raises(Unavailable, match=r"slow.avro is not tried out: .* does not answer"):
+        hasty.check(attempts.stopped, "slow.avro", b"other")
+    hasty.close()
+
+
+@pytest.mark.parametrize("attempt", [attempts.killed, attempts.left])
+def test_a_process_that_others_ended_says_nothing_about_the_file(trials: Trials, attempt: Attempt) -> None:
+    with pytest.raises(Unavailable, match=r"a.avro is not tried out"):
+        trials.check(attempt, "a.avro", b"abc")
+    trials.check(attempts.fine, "a.avro", b"abc")
+
+
+def test_without_the_other_process_nothing_is_called_damaged(
+    trials: Trials, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("sys.executable", str(tmp_path / "no python"))
+    with pytest.raises(Unavailable, match=r"a.avro cannot be tried out"):
+        trials.check(attempts.fine, "a.avro", b"abc")
+
+
+def test_threads_take_turns(trials: Trials) -> None:
+    def one(number: int) -> str:
+        attempt = attempts.refused if number % 3 == 0 else attempts.fine
+        try:
+            trials.check(attempt, f"file {number}", b"x" * number + b"x")
+        except CorruptObject as error:
+            return str(error)
+        return ""
+
+    with ThreadPoolExecutor(8) as pool:
+        outcomes = list(pool.map(one, range(60)))
+    for number, outcome in enumerate(outcomes):
+        assert outcome == (f"file {number} has {number + 1} bytes too many" if number % 3 == 0 else "")
+
+
+def test_a_fork_has_a_process_of_its_own(trials: Trials) -> None:
+    trials.check(attempts.fine, "a", b"x")
+    mine = children()
+    pid = os.fork()
+    if pid == 0:
+        trials.forget()
+        try:
+            trials.check(attempts.fine, "b", b"x")
+            trials.close()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    trials.check(attempts.fine, "c", b"x")
+    assert children() == mine
