@@ -32,6 +32,7 @@ def test_one_process_tries_many_files(trials: Trials) -> None:
     for number in range(50):
         trials.check(attempts.fine, f"file {number}", b"x" * number * 1000 + b"x")
         assert len(children() - before) == 1
+    trials.check(attempts.refused, "file 0", b"x")
     trials.close()
     assert children() == before
 

@@ -17,7 +17,9 @@ from lakestream.errors import CorruptObject
 from lakestream.table.trial import TRIALS, Attempt
 
 _SYNC_BYTES: Final = 16
-_INT_BITS: Final = 64
+_INT_BYTES: Final = 10
+_INT_END: Final = 1 << 64
+_MORE: Final = 0x80
 
 
 def tried(files: FileIO, attempt: Attempt, size_bytes: int | None = None) -> FileIO:
@@ -110,10 +112,22 @@ class _CarefulDecoder(BinaryDecoder):
     def read_int(self) -> int:
         if self._may_end and self._position == len(self._data):
             raise EOFError(f"the end, at {self._position}")
-        value = super().read_int()
-        if not -(1 << _INT_BITS - 1) <= value < 1 << _INT_BITS - 1:
-            raise ValueError(f"a number before {self._position} has more than {_INT_BITS} bits")
-        return value
+        self._may_end = False
+        number, self._position = self._int_at(self._position)
+        return number
+
+    def _int_at(self, position: int) -> tuple[int, int]:
+        """A number, and where it ends. An `IndexError` if the data end before it does."""
+        byte = self._data[position]
+        if byte < _MORE:
+            return (byte >> 1) ^ -(byte & 1), position + 1
+        number = byte & ~_MORE
+        for place in range(1, _INT_BYTES):
+            byte = self._data[position + place]
+            number |= (byte & ~_MORE) << 7 * place
+            if byte < _MORE and number < _INT_END:
+                return (number >> 1) ^ -(number & 1), position + place + 1
+        raise ValueError(f"the number at {position} has more than 64 bits")
 
     def read_bytes(self) -> bytes:
         return self.read(self.read_int())

@@ -81,38 +81,53 @@ def footer_bytes(path: str, tail: bytes) -> int:
     return int(length) + _FOOTER_END.size
 
 
-def footer_or_error(path: str, tail: bytes | LakestreamError) -> Footer | LakestreamError:
-    """`tail` ends as the file does and holds the whole footer. Blocking: another engine's is tried out first."""
+def parse_footers(paths: Sequence[str], tails: Sequence[bytes | LakestreamError]) -> list[Footer | LakestreamError]:
+    """Of each file its footer, or what is wrong with it. A tail ends as its file does and holds the whole footer, or is
+    an error already. Blocking: footers of other engines are tried out first."""
+    cut = [*map(_cut, paths, tails)]
+    foreign = [
+        (place, path, footer)
+        for place, (path, footer) in enumerate(zip(paths, cut, strict=True))
+        if isinstance(footer, bytes) and footer_checksum(path) is None
+    ]
+    verdicts = TRIALS.check_each(try_footer, [(path, footer) for _, path, footer in foreign])
+    for (place, _, _), trouble in zip(foreign, verdicts, strict=True):
+        cut[place] = trouble or cut[place]
+    return [*map(_parse, paths, cut)]
+
+
+def _cut(path: str, tail: bytes | LakestreamError) -> bytes | LakestreamError:
+    """The footer alone. Ours has its checksum."""
     if isinstance(tail, LakestreamError):
         return tail
     try:
-        check_tail(path, tail)
-        return _parse_footer(path, tail)
+        footer = tail[-footer_bytes(path, tail) :]
+        check_footer(path, footer)
+    except LakestreamError as error:
+        return error
+    return footer
+
+
+def _parse(path: str, footer: bytes | LakestreamError) -> Footer | LakestreamError:
+    if isinstance(footer, LakestreamError):
+        return footer
+    try:
+        return _parse_footer(path, footer)
     except LakestreamError as error:
         return error
 
 
-def check_tail(path: str, tail: bytes) -> None:
-    """Whether the footer can be parsed: ours has its checksum, another engine's has been tried out. `CorruptObject` if
-    not."""
-    footer = memoryview(tail)[-footer_bytes(path, tail) :]
-    if footer_checksum(path) is None:
-        TRIALS.check(try_footer, path, bytes(footer))
-    else:
-        check_footer(path, footer)
-
-
-def try_footer(path: str, tail: bytes) -> None:
+def try_footer(path: str, data: bytes) -> None:
     """Looks at all that is ever looked at in a footer. Arrow aborts the process over many that are damaged, when it is
     asked for a column of a row group."""
-    footer = _parse_footer(path, tail)
+    footer = _parse_footer(path, data)
     for group in footer.groups:
         chunks_of(group, footer, [leaf.split(".", 1)[0] for leaf in footer.leaves])
 
 
-def _parse_footer(path: str, tail: bytes) -> Footer:
+def _parse_footer(path: str, data: bytes) -> Footer:
     try:
-        metadata = pq.read_metadata(pa.BufferReader(tail))
+        metadata = pq.read_metadata(pa.BufferReader(data))
         checksums = chunk_checksums(path, metadata)
         unit = _timestamp_unit(metadata)
         schema = metadata.schema

@@ -22,11 +22,10 @@ from lakestream.table.footers import (
     Chunk,
     Footer,
     RowGroup,
-    check_tail,
     chunks_of,
     footer_bytes,
-    footer_or_error,
     named,
+    parse_footers,
 )
 
 T = TypeVar("T")
@@ -63,7 +62,7 @@ class ParquetFiles:
     async def footers(self, paths: Sequence[str]) -> list[Footer | LakestreamError]:
         """Of each file its footer, or what is wrong with it. Parsed in one go: a hop between threads costs more."""
         tails = await asyncio.gather(*map(self._tail, paths))
-        return await asyncio.to_thread(lambda: [*map(footer_or_error, paths, tails)])
+        return await asyncio.to_thread(parse_footers, paths, tails)
 
     async def _tail(self, path: str) -> bytes | LakestreamError:
         """The footer and perhaps more."""
@@ -217,7 +216,9 @@ def _parse_group(read: GroupRead[T], source: _Spans, chunks: Sequence[Chunk], co
 
 
 def _parse_file(path: str, data: bytes, columns: list[str], convert: Callable[[pa.Table], T]) -> T:
-    check_tail(path, data)
+    [footer] = parse_footers([path], [data])
+    if isinstance(footer, LakestreamError):
+        raise footer
     try:
         file = pa.BufferReader(data)
         return convert(pq.read_table(file, columns=columns, use_threads=False, page_checksum_verification=True))

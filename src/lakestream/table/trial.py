@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Final
 
@@ -32,7 +32,8 @@ CPU_LIMIT_S: Final = 20.0
 _PATIENCE: Final = 5
 """How much longer a process may take that does not get the CPU."""
 MEMORY_BYTES: Final = 2 << 30
-_REMEMBERED: Final = 1024
+_AT_ONCE: Final = 16
+_REMEMBERED: Final = 100_000
 _CRASHES: Final = frozenset(
     {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGPROF}
 )
@@ -43,35 +44,44 @@ end of its CPU time."""
 class _Request(msgspec.Struct, frozen=True, array_like=True):
     module: str
     name: str
-    path: str
-    data: bytes
+    files: list[tuple[str, bytes]]
     cpu_limit_s: float
 
 
 class Trials:
-    """Blocking, for threads; they take turns. What failed is remembered, so that it costs no process a second time."""
+    """Blocking, for threads; they take turns. Verdicts are remembered: nothing is tried twice, whatever it did."""
 
     def __init__(self, cpu_limit_s: float = CPU_LIMIT_S) -> None:
         self._cpu_limit_s = cpu_limit_s
         self._turn = threading.Lock()
         self._child: _Child | None = None
-        self._failed: OrderedDict[tuple[str, int], str] = OrderedDict()
+        self._verdicts: OrderedDict[tuple[str, int], str] = OrderedDict()
+        """By path and checksum what is wrong, or nothing."""
 
     def check(self, attempt: Attempt, path: str, data: bytes) -> None:
         """Returns if the bytes are safe to parse. `CorruptObject`, which names the file, if not; `Unavailable` if that
         could not be found out."""
-        known = (path, crc32c(data))
+        [trouble] = self.check_each(attempt, [(path, data)])
+        if trouble is not None:
+            raise trouble
+
+    def check_each(self, attempt: Attempt, files: Sequence[tuple[str, bytes]]) -> list[LakestreamError | None]:
+        """The same of several, with the errors in their places."""
+        names = [(path, crc32c(data)) for path, data in files]
+        unknown: LakestreamError | None = None
         with self._turn:
+            todo = [(name, file) for name, file in zip(names, files, strict=True) if name not in self._verdicts]
             try:
-                trouble = self._failed.get(known) or self._try(attempt, path, data)
-            except OSError as error:
-                self._drop()
-                raise Unavailable(f"{path} cannot be tried out in a process of its own now: {error}") from error
-            if trouble:
-                self._failed[known] = trouble
-                if len(self._failed) > _REMEMBERED:
-                    self._failed.popitem(last=False)
-                raise CorruptObject(trouble)
+                while todo:
+                    verdicts = self._try(attempt, [file for _, file in todo[:_AT_ONCE]])
+                    self._verdicts.update(zip([name for name, _ in todo], verdicts, strict=False))
+                    del todo[: len(verdicts)]
+            except Unavailable as error:
+                unknown = error
+            found = [self._verdicts.get(name) for name in names]
+            while len(self._verdicts) > _REMEMBERED:
+                self._verdicts.popitem(last=False)
+        return [unknown if trouble is None else CorruptObject(trouble) if trouble else None for trouble in found]
 
     def close(self) -> None:
         """Ends the other process, if there is one; the next file starts a new one."""
@@ -83,27 +93,30 @@ class Trials:
         self._turn = threading.Lock()
         self._child = None
 
-    def _try(self, attempt: Attempt, path: str, data: bytes) -> str:
-        limit_s = self._cpu_limit_s * (1 + len(data) / (1 << 20))
-        request = _Request(attempt.__module__, attempt.__qualname__, path, data, limit_s)
-        child = self._running()
+    def _try(self, attempt: Attempt, files: list[tuple[str, bytes]]) -> list[str]:
+        """The verdicts, only of the first few if one of them ends the process: it is the last then."""
+        found: list[str] = []
+        request = _Request(attempt.__module__, attempt.__qualname__, files, self._cpu_limit_s)
         try:
+            child = self._child = self._child or _Child()
             child.pipe.send_bytes(msgspec.msgpack.encode(request))
-            if child.pipe.poll(limit_s * _PATIENCE):
-                return child.pipe.recv_bytes().decode()
+            for path, data in files:
+                if not child.pipe.poll(_cpu_limit_s(request, data) * _PATIENCE):
+                    self._drop()
+                    raise Unavailable(f"{path} is not tried out: the process that had to do it does not answer")
+                found.append(child.pipe.recv_bytes().decode())
         except (EOFError, ConnectionError):
+            path, _ = files[len(found)]
             code = child.ended()
             self._drop()
             if -code not in _CRASHES:
                 raise Unavailable(f"{path} is not tried out: the process that had to do it ended, {code}") from None
-            return f"{path} is damaged: it makes the process that reads it crash ({signal.Signals(-code).name})"
-        self._drop()
-        raise Unavailable(f"{path} is not tried out: the process that had to do it does not answer")
-
-    def _running(self) -> "_Child":
-        if self._child is None:
-            self._child = _Child()
-        return self._child
+            name = signal.Signals(-code).name
+            found.append(f"{path} is damaged: it makes the process that reads it crash ({name})")
+        except OSError as error:
+            self._drop()
+            raise Unavailable(f"{files[0][0]} cannot be tried out in a process of its own now: {error}") from error
+        return found
 
     def _drop(self) -> None:
         child, self._child = self._child, None
@@ -149,22 +162,27 @@ def _serve(pipe: Connection) -> None:
         except EOFError:
             return
         attempt: Attempt = getattr(importlib.import_module(request.module), request.name)
-        pipe.send_bytes(_trouble(attempt, request).encode())
+        for path, data in request.files:
+            signal.setitimer(signal.ITIMER_PROF, _cpu_limit_s(request, data))
+            trouble = _trouble(attempt, path, data)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            pipe.send_bytes(trouble.encode())
 
 
-def _trouble(attempt: Attempt, request: _Request) -> str:
-    signal.setitimer(signal.ITIMER_PROF, request.cpu_limit_s)
+def _cpu_limit_s(request: _Request, data: bytes) -> float:
+    return request.cpu_limit_s * (1 + len(data) / (1 << 20))
+
+
+def _trouble(attempt: Attempt, path: str, data: bytes) -> str:
     try:
-        attempt(request.path, request.data)
+        attempt(path, data)
     except LakestreamError as error:
         return str(error)
     except MemoryError:
-        return f"{request.path} is damaged: reading it takes more than {MEMORY_BYTES >> 20} MiB of memory"
+        return f"{path} is damaged: reading it takes more than {MEMORY_BYTES >> 20} MiB of memory"
     except Exception as error:
         # Whatever a parser raises here: the bytes are not what they should be.
-        return f"{request.path} is damaged: {error!r}"
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
+        return f"{path} is damaged: {error!r}"
     return ""
 
 
