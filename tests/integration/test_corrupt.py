@@ -1,6 +1,7 @@
 """Damage on disk under a real broker: its consumers hear of it, nobody gets other bytes, everything else goes on."""
 
 import asyncio
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from support.outsider import Outsider
 from support.processes import Cluster
 
 from lakestream import objects
@@ -21,9 +23,10 @@ from lakestream.metadata.head import Extent, shard_of
 from lakestream.metadata.log import read_extents, read_head
 from lakestream.metadata.sqlite import open_sqlite
 from lakestream.metadata.topics import Topic, Topics
+from lakestream.model import WrittenFile
 from lakestream.runtime import system
 
-WAL, FILE, VALUE, WELL = TOPICS = ("in-wal", "in-file", "in-value", "well")
+WAL, FILE, FOREIGN, VALUE, WELL = TOPICS = ("in-wal", "in-file", "in-foreign-file", "in-value", "well")
 RECORDS = 20
 
 
@@ -93,6 +96,44 @@ async def look(data: Path, name: str) -> tuple[Topic, list[Extent], int]:
         await store.close()
 
 
+async def make_foreign(data: Path, name: str) -> Path:
+    """Puts a copy of the topic's file into its table instead, under a name that carries no checksum."""
+    store = await open_sqlite(str(data / "metadata.db"))
+    catalog = PyIcebergTables(store, f"file://{data}/bucket", system())
+    try:
+        topic = (await Topics(store, system()).by_names([name]))[name]
+        view = await catalog.load(topic.topic_id)
+        [file] = view.files
+        assert None not in (file.partition_min, file.partition_max, file.offset_min, file.offset_max)
+        path = Path(file.path.removeprefix("file://"))
+        copy = path.with_name("of-another-engine.parquet")
+        shutil.copy(path, copy)
+        written = WrittenFile(
+            path=f"file://{copy}",
+            spec_id=file.spec_id,
+            size_bytes=file.size_bytes,
+            record_count=file.record_count,
+            partition_min=file.partition_min or 0,
+            partition_max=file.partition_max or 0,
+            offset_min=file.offset_min or 0,
+            offset_max=file.offset_max or 0,
+            timestamp_max_ms=file.timestamp_max_ms,
+        )
+        await Outsider(catalog, topic.topic_id, view).commit(add=[written], remove=[file])
+        return copy
+    finally:
+        await catalog.close()
+        await store.close()
+
+
+def damage_footer(path: Path) -> None:
+    """One bit: bytes become floats. Arrow ends the process that asks for that column."""
+    data = path.read_bytes()
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    at = data.index(b"\x15\x0c\x19", start) + 1
+    path.write_bytes(data[:at] + b"\x08" + data[at + 1 :])
+
+
 def damage_value(data: Path, topic: Topic) -> None:
     [partition] = topic.each_partition()
     connection = sqlite3.connect(data / "metadata.db")
@@ -111,8 +152,8 @@ def test_damage_is_an_error_of_its_partition_and_of_nobody_else(cluster: Callabl
     admin = AdminClient({"bootstrap.servers": made.bootstrap})
     for created in admin.create_topics([NewTopic(topic, 1) for topic in TOPICS]).values():
         created.result(30)
-    produce(made.bootstrap, FILE, WELL)
-    assert asyncio.run(tick(data)).record_count == 2 * RECORDS
+    produce(made.bootstrap, FILE, FOREIGN, WELL)
+    assert asyncio.run(tick(data)).record_count == 3 * RECORDS
     produce(made.bootstrap, WAL, VALUE, WELL)
     assert made.brokers[0].stop() == 0
 
@@ -122,6 +163,8 @@ def test_damage_is_an_error_of_its_partition_and_of_nobody_else(cluster: Callabl
     group = pq.read_metadata(file).row_group(0)
     [values] = [chunk for chunk in map(group.column, range(group.num_columns)) if chunk.path_in_schema == "_value"]
     flip(file, values.data_page_offset + values.total_compressed_size // 2)
+    foreign = asyncio.run(make_foreign(data, FOREIGN))
+    damage_footer(foreign)
     topic, _, _ = asyncio.run(look(data, VALUE))
     damage_value(data, topic)
 
@@ -129,15 +172,16 @@ def test_damage_is_an_error_of_its_partition_and_of_nobody_else(cluster: Callabl
     corrupt = {KafkaError.INVALID_MSG}
 
     def all_heard(values: dict[str, list[bytes]], errors: dict[str, set[int]]) -> bool:
-        assert not any(values[topic] for topic in (WAL, FILE, VALUE)), values
+        assert not any(values[topic] for topic in (WAL, FILE, FOREIGN, VALUE)), values
         assert not errors[WELL]
         assert all(errors[topic] <= corrupt for topic in TOPICS), errors
-        return len(values[WELL]) == 2 * RECORDS and all(errors[topic] for topic in (WAL, FILE, VALUE))
+        return len(values[WELL]) == 2 * RECORDS and all(errors[topic] for topic in TOPICS if topic != WELL)
 
     consume(made.bootstrap, all_heard)
     log = made.brokers[0].output
     assert f"object {extent.object_key}: the {extent.length} bytes at {extent.position}, offsets 0 to" in log
     assert file.name in log
+    assert f"{foreign.name} is damaged: it makes the process that reads it crash" in log
     assert f"offsets 0 to {RECORDS - 1}" in log
     assert f"'head' of 'log/{topic.topic_id.hex}/00000000' (Head)" in log
     assert "Traceback" not in log
