@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from support.hive import hive_archive, metastore, on_postgres
 from support.nessie import nessie, nessie_jar
+from support.postgres import postgres, postgres_programs
 from support.processes import Cluster, Running, free_ports
 from support.s3 import make_bucket, s3_server
 
@@ -50,6 +52,21 @@ def nessie_uri(aws_address: str, tmp_path_factory: pytest.TempPathFactory) -> It
     """The address of a real Nessie, whose warehouse is that bucket."""
     jar = need(nessie_jar(), "the Nessie server (LAKESTREAM_NESSIE_JARS)")
     with nessie(jar, tmp_path_factory.mktemp("nessie"), "lake", aws_address) as uri:
+        yield uri
+
+
+@pytest.fixture(scope="session")
+def postgres_uri() -> Iterator[str]:
+    """The address of a real PostgreSQL, as SQLAlchemy has it."""
+    with postgres(need(postgres_programs(), "PostgreSQL (initdb and postgres)")) as uri:
+        yield uri
+
+
+@pytest.fixture(scope="session")
+def hive_uri(java: str, postgres_uri: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a real Hive Metastore on PostgreSQL."""
+    archive = need(hive_archive("4"), "the Hive Metastore 4 (LAKESTREAM_HIVE_JARS)")
+    with metastore(java, archive, tmp_path_factory.mktemp("hive"), on_postgres(postgres_uri)) as uri:
         yield uri
 
 

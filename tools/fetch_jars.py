@@ -1,4 +1,4 @@
-"""Brings the jars that a pom names into a directory, by Maven, and checks every one of them.
+"""Brings the jars and archives that a pom names into a directory, by Maven, and checks every one of them.
 
 Usage: fetch_jars.py NAME DIRECTORY, where tools/NAME holds pom.xml and SHA256SUMS. A complete
 directory is left alone. `--update` writes the checksum list instead of checking it.
@@ -52,7 +52,8 @@ def _install_maven() -> str | None:
 
 
 def _digests(directory: Path) -> dict[str, str]:
-    return {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in directory.glob("*.jar")}
+    found = (*directory.glob("*.jar"), *directory.glob("*.tar.gz"))
+    return {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in found}
 
 
 def _differences(directory: Path, listing: Path) -> list[str]:

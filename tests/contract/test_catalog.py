@@ -9,7 +9,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from support.external import EXTERNAL, external_place
+from support.external import EXTERNAL, QUICK, external_place
 from support.simulated import runner
 from support.stores import BACKENDS
 from support.tables import ORDERS, OTHER, write_file
@@ -51,8 +51,7 @@ class Open:
         "pyiceberg on sqlite",
         "simulated on memory",
         "simulated on simulated",
-        "sql on memory",
-        *(pytest.param(f"{kind} on memory", marks=pytest.mark.slow) for kind in EXTERNAL if kind != "sql"),
+        *(pytest.param(f"{kind} on memory", marks=() if kind in QUICK else pytest.mark.slow) for kind in EXTERNAL),
     ]
 )
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:

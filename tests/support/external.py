@@ -1,5 +1,5 @@
-"""Catalogs of somebody else to keep the tables of streams in, each a real one: SQLite, our own door as a plain REST
-catalog, moto's Glue, Nessie."""
+"""Catalogs of somebody else to keep the tables of streams in, each a real one: SQLite, PostgreSQL, our own door as a
+plain REST catalog, moto's Glue, a Hive Metastore, Nessie."""
 
 import os
 import re
@@ -15,6 +15,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError
 
 from lakestream.catalog.client import CatalogClient
 from lakestream.catalog.external import ExternalCommits
+from lakestream.catalog.hive import FencedHive
 from lakestream.catalog.served import ServedViews
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.metadata.store import Store
@@ -55,8 +56,12 @@ class Place:
         return ServedViews(tables, tables.commits)
 
     def outsider(self) -> Catalog:
-        """The same catalog as any other engine has it; a database knows its tables by the catalog's name too."""
-        return load_catalog(NAME, **{**self.io, **self.properties})
+        """The same catalog as any other engine has it; a database knows its tables by the catalog's name too.
+        PyIceberg's own client asks a Metastore for tables in a way that Hive 4 does not know any more."""
+        properties = {**self.io, **self.properties}
+        if properties["type"] == "hive":
+            return FencedHive(NAME, **properties)
+        return load_catalog(NAME, **properties)
 
     @contextmanager
     def emptied(self) -> Iterator["Place"]:
@@ -68,11 +73,18 @@ class Place:
             tables = []
         for name in tables:
             catalog.drop_table(name)
+        catalog.close()
         yield self
 
 
-def sql_place(folder: Path) -> Place:
-    properties = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+def sql_place(folder: Path, uri: str = "") -> Place:
+    uri = uri or f"sqlite:///{folder}/catalog.db"
+    properties = {"type": "sql", "uri": uri, "warehouse": f"file://{folder}/warehouse"}
+    return Place(properties, f"file://{folder}/bucket", {})
+
+
+def hive_place(folder: Path, uri: str) -> Place:
+    properties = {"type": "hive", "uri": uri, "warehouse": f"file://{folder}/warehouse"}
     return Place(properties, f"file://{folder}/bucket", {})
 
 
@@ -102,7 +114,8 @@ def nessie_place(uri: str, s3: str, bucket: str) -> Place:
     return Place({"type": "rest", "uri": uri}, f"s3://{bucket}", io)
 
 
-EXTERNAL = ("sql", "rest", "glue", "nessie")
+EXTERNAL = ("sql", "postgres", "rest", "glue", "hive", "nessie")
+QUICK = ("sql", "postgres")
 
 
 @contextmanager
@@ -113,6 +126,12 @@ def external_place(kind: str, request: pytest.FixtureRequest, folder: Path) -> I
         case "rest":
             with open_door(folder / "door") as door:
                 yield rest_place(folder, door.uri)
+        case "postgres":
+            with sql_place(folder, request.getfixturevalue("postgres_uri")).emptied() as place:
+                yield place
+        case "hive":
+            with hive_place(folder, request.getfixturevalue("hive_uri")).emptied() as place:
+                yield place
         case "glue":
             with glue_place(folder, request.getfixturevalue("aws_address")).emptied() as place:
                 yield place

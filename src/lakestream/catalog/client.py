@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Final, cast
 from urllib.parse import urlsplit
@@ -49,6 +50,9 @@ _CLIENT_ERRORS: Final = (
 )
 """What the libraries behind PyIceberg raise. Only those of a catalog that is in use are ever imported."""
 
+_HIVE: Final = "lakestream.catalog.hive"
+"""Ours instead of PyIceberg's. By name, as PyIceberg imports the others: it needs Thrift."""
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -82,6 +86,7 @@ class CatalogClient:
             )
         self.place: Final = f"{name} ({'custom' if found is None else found.value}{_address(given.get('uri'))})"
         self._name = name
+        self._is_hive = found is CatalogType.HIVE
         self._properties = {**defaults, **cast("dict[str, str]", given)}
         self._clients = PerThread(self._open)
 
@@ -162,6 +167,9 @@ class CatalogClient:
 
     def _open(self) -> Catalog:
         try:
+            if self._is_hive:
+                hive: Catalog = import_module(_HIVE).FencedHive(self._name, **self._properties)
+                return hive
             return load_catalog(self._name, **self._properties)
         except (NotInstalledError, ValueError) as error:
             raise RequestError(f"the settings of catalog {self._name!r} cannot be used: {error}") from error
