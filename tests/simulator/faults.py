@@ -44,11 +44,12 @@ class Aim:
     hits_most: int
 
 
-Theme = Literal["log", "race", "recreation", "groups"]
+Theme = Literal["log", "race", "recreation", "engine", "groups"]
 THEMES: Final[Mapping[Theme, tuple[Aim, ...]]] = {
     "log": (),
     "race": (Aim("transact log", "slow", chance=0.5, hits_most=20), Aim("get log", "slow", chance=0.3, hits_most=20)),
     "recreation": (Aim("transact log", "late request", chance=0.1, hits_most=3),),
+    "engine": (),
     "groups": (),
 }
 """What a history is about, and the aims that belong to it. A race is one of commits that arrive long after they were

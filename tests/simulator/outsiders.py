@@ -36,7 +36,7 @@ class EngineActor:
         world = self._history.world
         process = world.process("engine")
         while True:
-            await asyncio.sleep(world.random.uniform(0.05, 0.8))
+            await asyncio.sleep(world.random.uniform(0.05, self._history.scene.engine_rest_most_s))
             acting = process.start(self._act(process))
             # Waited for, not awaited: a crash cancels the act, the end of the history this actor.
             await asyncio.wait([acting])

@@ -32,6 +32,8 @@ class Scene:
     lasts_s: float
     """The faults go on at least this long, whether producers have something to send or not."""
     engine: bool
+    engine_rest_most_s: float
+    """How long another engine rests between two of its acts."""
     delete_rows: float
     roll_back: float
     recreations: int
@@ -51,16 +53,17 @@ class Scene:
 def draw_scene(random: Random) -> Scene:
     """Histories of consumer groups are longer and have less of everything else, so that all cost about the same.
     An eager pipeline, which costs more, is that of some only: it makes objects old fast, and in a few histories they
-    are old before their commits arrive. Where the topic is created again, clients go on long enough to notice."""
-    theme: Theme = random.choices(("groups", "race", "recreation", "log"), (24, 4, 20, 52))[0]
-    grouped, racing, recreating = theme == "groups", theme == "race", theme == "recreation"
-    eager = racing or (not grouped and random.random() < 0.2)
+    are old before their commits arrive. Where the topic is created again, clients go on long enough to notice. Where
+    another engine is what it is about, the table moves in small steps: there is something to roll back to."""
+    theme: Theme = random.choices(("groups", "race", "recreation", "engine", "log"), (24, 4, 20, 8, 44))[0]
+    grouped, racing, recreating, outside = (theme == name for name in ("groups", "race", "recreation", "engine"))
+    eager = racing or outside or (not grouped and random.random() < 0.2)
     return Scene(
         faults=draw_faults(random, theme),
         brokers=random.choice((2, 2, 2, 3) if grouped else (1, 1, 2, 2, 3)),
         pipelines=1 if grouped else random.choice((1, 1, 1, 2)),
         producers=1 if grouped else random.choice((1, 1, 1, 2, 2)),
-        batches_most=3 if grouped or racing else random.choice((3, 5) if recreating else (2, 2, 2, 2, 2, 7)),
+        batches_most=3 if grouped or racing else random.choice((3, 5) if recreating or outside else (2, 2, 2, 2, 2, 7)),
         idempotent=random.choice((0.0, 0.7, 1.0)),
         first_sequence=random.choice((0, 0, _SEQUENCE_LAST - 1)),
         sends_most=random.choice((2, 12)),
@@ -68,10 +71,11 @@ def draw_scene(random: Random) -> Scene:
         consumers=0 if grouped else random.choice((1, 2) if recreating else (0, 0, 1, 1, 2)),
         members=random.choice((2, 2, 3)) if grouped else 0,
         session_ms=random.choice((400, 2_000)),
-        lasts_s=random.choice((1.0, 2.5)) if grouped else random.choice((0.0, 0.0, 0.0, 0.0, 3.0)),
-        engine=not grouped and random.random() < 0.5,
+        lasts_s=random.choice((1.0, 2.5)) if grouped or outside else random.choice((0.0, 0.0, 0.0, 0.0, 3.0)),
+        engine=outside or (not grouped and random.random() < 0.5),
+        engine_rest_most_s=0.2 if outside else 0.8,
         delete_rows=random.choice((0.0, 0.3)),
-        roll_back=random.choice((0.0, 0.4)),
+        roll_back=random.choice((0.3, 0.6) if outside else (0.0, 0.4)),
         recreations=random.choice((1, 3)) if recreating else 0,
         stale_s=random.choice((0.0, 5.0)),
         partial_deletes=random.random() < 0.3,
@@ -93,7 +97,7 @@ def draw_scene(random: Random) -> Scene:
             backoff_ms=50,
             max_backoff_ms=400,
             lease_ms=500,
-            max_tick_bytes=random.choice((200, 1 << 20)),
+            max_tick_bytes=200 if outside else random.choice((200, 1 << 20)),
             own_file_bytes=random.choice((1, 1 << 20)),
         ),
         group=GroupSettings(
