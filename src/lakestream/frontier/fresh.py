@@ -3,8 +3,8 @@
 A *cut* is one commit on demand: heads are read, and what they say was acked is in the table when the cut is done. It is
 the chain of `advance` without leases: the table commit is the fence, and whoever comes next finishes what a crash left.
 
-For a freshness of F ms a load may use a cut that began less than F/2 before it, done or under way, or less if cuts take
-long; otherwise it waits for one that begins after it, which all who wait share. So what was acked F before is in what
+For a freshness of F ms a load may use a cut that began less than F/2 before it, done or under way, less what cuts take;
+otherwise it waits for one that begins after it, which all who wait share. So what was acked F before is in what
 an engine gets, the commit and the engine's own polling included. A load never fails for want of freshness: it gets what
 is there, and is told so. The log is told of a cut's commit behind the answer; the next cut waits for that.
 """
@@ -272,8 +272,8 @@ class Freshener:
 
 def _young_s(freshness_s: float, took_s: float) -> float:
     """How old a cut may be to be used again. The one that follows it must still be done in time, on a machine that is
-    then as busy as it was, and an engine needs as long again to ask and to read."""
-    return max(0.0, min(freshness_s / 2, freshness_s - 4 * took_s))
+    then as busy as it was, and an engine needs as long again twice: to ask, and to read."""
+    return max(0.0, min(freshness_s / 2 - took_s, freshness_s - 5 * took_s))
 
 
 def _now_s() -> float:
