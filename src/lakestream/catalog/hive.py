@@ -43,7 +43,7 @@ from lakestream.errors import StorageError
 _ANSWER_MS: Final = 50_000
 _LOCATION: Final = "metadata_location"
 _PREVIOUS: Final = "previous_metadata_location"
-_PATIENCE: Final = {"lock-check-max-wait-time": "0.2", "lock-check-retries": "50"}
+_PATIENCE: Final = {"lock-check-max-wait-time": "0.5", "lock-check-retries": "20"}
 """For a lock that another commit holds, which takes a few calls: 10 s. PyIceberg looks after 2 s for the first time."""
 _REFUSED: Final = "has been modified"
 
