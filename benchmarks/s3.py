@@ -47,7 +47,7 @@ def s3() -> Iterator[S3]:
         (Path(folder) / BUCKET).mkdir()
         keys = {"ROOT_ACCESS_KEY": _KEYS["AWS_ACCESS_KEY_ID"], "ROOT_SECRET_KEY": _KEYS["AWS_SECRET_ACCESS_KEY"]}
         command = (
-            [gateway, "--keep-alive", "--quiet", "--port", f"{HOST}:{port}", "posix", folder]
+            [gateway, "--port", f"{HOST}:{port}", "posix", folder]
             if gateway
             else [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", HOST, "-p", str(port)]
         )
