@@ -14,7 +14,7 @@ from support.s3 import environment, make_bucket, s3_server
 
 from lakestream import objects
 from lakestream.errors import Conflict, CorruptObject, ObjectMissing, RequestError
-from lakestream.objects import BulkReader, ByteRange, ObjectStore
+from lakestream.objects import ObjectStore
 
 Check = Callable[[], Awaitable[None]]
 Run = Callable[[Check], None]
@@ -116,22 +116,6 @@ def test_ranges_are_exact(run: Run, store: ObjectStore) -> None:
         for start, length in ((0, 11), (9, 2), (10, 1), (1000, 5)):
             with pytest.raises(CorruptObject, match=f"{store.url}/a is too short"):
                 await store.get_range("a", start, length)
-
-    run(check)
-
-
-def test_ranges_in_bulk_are_exact_or_left_out(run: Run, store: ObjectStore) -> None:
-    async def check() -> None:
-        if not isinstance(store, BulkReader):
-            return
-        data = bytes(range(256)) * 4000
-        await store.put("a/b c", [data])
-        wanted = [(0, 10), (999_000, 1000), (5, 900_000), (len(data) - 1, 1), (len(data) - 1, 2), (len(data) + 5, 3)]
-        ranges = [ByteRange("a/b c", start, length) for start, length in wanted]
-        found = await store.try_ranges([*ranges, ByteRange("a/missing", 0, 1)])
-        whole = [bytes(part) if part is not None else None for part in found]
-        assert whole == [data[start : start + length] for start, length in wanted[:4]] + [None] * 3
-        assert await store.try_ranges([]) == []
 
     run(check)
 

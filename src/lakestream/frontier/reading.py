@@ -8,7 +8,7 @@ from typing import Final
 from lakestream.errors import CorruptObject
 from lakestream.frontier.tile import Slice, Tile
 from lakestream.metadata.head import Extent
-from lakestream.objects import Buffer, BulkReader, ByteRange, ObjectStore
+from lakestream.objects import Buffer, ObjectStore
 from lakestream.records import crc32c
 
 MAX_GAP_BYTES: Final = 64 * 1024
@@ -52,22 +52,15 @@ async def read_tile(tile: Tile, store: ObjectStore) -> Bytes:
     wanted = reads(tile.slices)
     turns = asyncio.Semaphore(_CONCURRENT_READS)
 
-    async def one(read: Read, found: Buffer | None) -> Buffer:
-        if found is not None:
-            return found
+    async def one(read: Read) -> Buffer:
         async with turns:
             try:
                 return await store.get_range(read.object_key, read.start, read.end - read.start, once=True)
             except CorruptObject as error:
                 raise CorruptObject(f"{error}; {_concerned(tile, read)} cannot be trusted") from error
 
-    found: list[Buffer | None] = [None] * len(wanted)
-    if isinstance(store, BulkReader):
-        found = await store.try_ranges(
-            [ByteRange(read.object_key, read.start, read.end - read.start) for read in wanted]
-        )
     held: dict[str, list[tuple[Read, Buffer]]] = {}
-    for read, data in zip(wanted, await asyncio.gather(*map(one, wanted, found)), strict=True):
+    for read, data in zip(wanted, await asyncio.gather(*map(one, wanted)), strict=True):
         held.setdefault(read.object_key, []).append((read, data))
     return held
 

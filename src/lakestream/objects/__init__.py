@@ -7,6 +7,6 @@ bucket through obstore. All of them pass one contract suite.
 from lakestream.objects.factory import open
 from lakestream.objects.local import LocalObjects
 from lakestream.objects.memory import MemoryObjects
-from lakestream.objects.store import Buffer, BulkReader, ByteRange, ObjectInfo, ObjectStore
+from lakestream.objects.store import Buffer, ObjectInfo, ObjectStore
 
-__all__ = ["Buffer", "BulkReader", "ByteRange", "LocalObjects", "MemoryObjects", "ObjectInfo", "ObjectStore", "open"]
+__all__ = ["Buffer", "LocalObjects", "MemoryObjects", "ObjectInfo", "ObjectStore", "open"]

@@ -13,12 +13,11 @@ from typing import Final, Literal, TypeVar
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
-from obstore.store import S3Store, from_url
+from obstore.store import from_url
 
 from lakestream.errors import Conflict, CorruptObject, ObjectMissing, RequestError, Unavailable
-from lakestream.objects.direct import LANES, DirectReads
 from lakestream.objects.keys import check_key, normal_prefix
-from lakestream.objects.store import Buffer, ByteRange, ObjectInfo
+from lakestream.objects.store import Buffer, ObjectInfo
 
 T = TypeVar("T")
 
@@ -48,7 +47,6 @@ class RemoteObjects:
             )
         except BaseError as error:
             raise RequestError(f"{url} cannot be opened: {_first_line(error)}") from error
-        self._direct = DirectReads(self._store, request_timeout) if isinstance(self._store, S3Store) else None
 
     @property
     def url(self) -> str:
@@ -72,20 +70,6 @@ class RemoteObjects:
         if len(data) != length:
             raise CorruptObject(f"{self._url}/{key} is too short for {length} bytes at {start}")
         return data
-
-    async def try_ranges(self, ranges: Sequence[ByteRange]) -> list[Buffer | None]:
-        """Implements `BulkReader`, over plain HTTP."""
-        for each in ranges:
-            check_key(each.key)
-        found: list[Buffer | None] = [None] * len(ranges)
-        direct = self._direct
-        addresses = direct.sign(ranges) if direct is not None else []
-        if direct is not None and addresses:
-            left = iter([*zip(range(len(ranges)), ranges, addresses, strict=True)])
-            loop = asyncio.get_running_loop()
-            lanes = min(LANES, len(ranges))
-            await asyncio.gather(*(loop.run_in_executor(self._pool, direct.read, left, found) for _ in range(lanes)))
-        return found
 
     async def get_tail(self, key: str, length: int) -> bytes:
         check_key(key)

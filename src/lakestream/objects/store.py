@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
 
@@ -12,15 +12,6 @@ class ObjectInfo:
     key: str
     size_bytes: int
     modified_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class ByteRange:
-    """Of one object."""
-
-    key: str
-    start: int
-    length: int
 
 
 class ObjectStore(Protocol):
@@ -57,13 +48,4 @@ class ObjectStore(Protocol):
 
     async def delete(self, keys: Sequence[str]) -> None:
         """Deletes those that exist; a missing one is no error."""
-        ...
-
-
-@runtime_checkable
-class BulkReader(Protocol):
-    """A store that reads many large ranges with less CPU than one by one."""
-
-    async def try_ranges(self, ranges: Sequence[ByteRange]) -> list[Buffer | None]:
-        """What each holds, to be let go of soon. None where it did not work out: `get_range` then does, or says why."""
         ...
