@@ -5,8 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 from support.external import external_place
-from support.external_town import TABLE, Town, external_town
+from support.external_town import TABLE, WAIT_S, Town, external_town
 
 pytestmark = pytest.mark.filterwarnings("ignore:Parquet writer option")
 HALF = 6
@@ -44,3 +48,21 @@ def test_a_stream_lives_there(town: Town) -> None:
     assert town.tick().record_count == HALF
     assert town.rows() == [0, 1, 2, *range(4, 4 * HALF)]
     town.check_all(without=(3,))
+
+
+def test_a_topic_cannot_have_the_name_of_a_table_that_is_there(town: Town) -> None:
+    town.outsider.create_table(("default", "facts"), Schema(NestedField(1, "mine", LongType())))
+    admin = AdminClient({"bootstrap.servers": town.brokers.bootstrap})
+
+    def create(topic: str, table: str) -> None:
+        configs = {"lakestream.table.name": table}
+        admin.create_topics([NewTopic(topic, 1, config=configs)])[topic].result(WAIT_S)
+
+    with pytest.raises(KafkaException, match=r"default\.facts cannot be: catalog outside .* has a table of that name"):
+        create("sales", "facts")
+    assert "sales" not in admin.list_topics(timeout=WAIT_S).topics
+    create("sales", "sold")
+    assert "sales" in admin.list_topics(timeout=WAIT_S).topics
+    assert town.tick().failures == ()
+    assert town.outsider.load_table(("default", "sold")).properties["lakestream.topic"] == "sales"
+    assert town.outsider.load_table(("default", "facts")).schema().column_names == ["mine"]

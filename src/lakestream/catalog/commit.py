@@ -94,6 +94,9 @@ class Commits:
 
         await binding.bind(self.pointers, topic_id, wanted, make_pointer)
 
+    async def check_free(self, table: TableName) -> None:
+        """See `TableViews.check_free`. Here the pointers say whose every table is."""
+
     async def location(self, topic_id: UUID) -> str | None:
         """See `TableViews.pointer`."""
         return await binding.location(self.pointers, topic_id)

@@ -34,7 +34,15 @@ from lakestream.catalog.rules_external import check_present, is_of
 from lakestream.catalog.rules_view import check_view
 from lakestream.catalog.snapshot import Plan, SnapshotBuilder
 from lakestream.catalog.vector import proven_frontier, sealed_frontier
-from lakestream.errors import Conflict, RequestError, RetryableError, StorageError, TableExists, Unavailable
+from lakestream.errors import (
+    Conflict,
+    InvalidSetting,
+    RequestError,
+    RetryableError,
+    StorageError,
+    TableExists,
+    Unavailable,
+)
 from lakestream.metadata.log import decode_head, head_address
 from lakestream.metadata.names import TableName
 from lakestream.metadata.pointers import Pointer, PointerRow
@@ -176,6 +184,13 @@ class ExternalCommits(Commits):
         of a newer table."""
         with suppress(RetryableError):
             await self.pointers.swing(table_id, version, Pointer(location, bound=True))
+
+    async def check_free(self, table: TableName) -> None:
+        if await binding.owner(self.pointers, table) is None and await self._ask(lambda: self._client.load(table)):
+            raise InvalidSetting(
+                f"{binding.ALIAS}={table} cannot be: catalog {self.place} has a table of that name, and a topic can go"
+                " on in a table that is there in the embedded catalog only. Choose another name, or rename that table"
+            )
 
     async def location(self, topic_id: UUID) -> str | None:
         current = await self.load(topic_id)

@@ -60,6 +60,11 @@ class TableViews(Protocol):
         """Keeps a deleted topic's table as `<name>__<first 8 of the UUID>`. Idempotent; the new name, or None."""
         ...
 
+    async def check_free(self, table: TableName) -> None:
+        """Before a topic is made whose table is to have this name. Raises `InvalidSetting` if an external catalog has a
+        table of that name that is none of ours: no topic can go on in it."""
+        ...
+
     async def adoptable(self, table_id: UUID, partitions: int) -> tuple[int, ...]:
         """The frontier from which a topic of so many partitions could go on in a table that is nobody's; its UUID would
         be the topic's. Raises `InvalidSetting` with the reason why none can. Changes nothing."""

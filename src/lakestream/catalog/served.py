@@ -14,6 +14,7 @@ from lakestream.catalog.rules import falls
 from lakestream.catalog.rules_view import check_rows
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import LakestreamError, RetryableError, StorageError
+from lakestream.metadata.names import TableName
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +52,9 @@ class ServedViews:
         self._good.pop(topic_id, None)
         self._told.pop(topic_id, None)
         return await self._tables.detach(topic_id)
+
+    async def check_free(self, table: TableName) -> None:
+        await self._tables.check_free(table)
 
     async def adoptable(self, table_id: UUID, partitions: int) -> tuple[int, ...]:
         return await self._tables.adoptable(table_id, partitions)

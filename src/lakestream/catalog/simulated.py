@@ -91,6 +91,9 @@ class SimulatedTables:
     async def detach(self, topic_id: UUID) -> str | None:
         return await detach(self._pointers, topic_id)
 
+    async def check_free(self, table: TableName) -> None:
+        return
+
     async def adoptable(self, table_id: UUID, partitions: int) -> tuple[int, ...]:
         raise InvalidSetting("the simulation has no tables but those of topics")
 

@@ -142,6 +142,9 @@ class PyIcebergTables:
         self._views.pop(topic_id, None)
         return await self.commits.detach(topic_id)
 
+    async def check_free(self, table: TableName) -> None:
+        await self.commits.check_free(table)
+
     async def adoptable(self, table_id: UUID, partitions: int) -> tuple[int, ...]:
         current = await self.commits.load(table_id)
         if current is None or current.row.pointer.bound:

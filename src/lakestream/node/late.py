@@ -16,6 +16,7 @@ from uuid import UUID
 
 from lakestream.catalog.binding import detach, location
 from lakestream.catalog.port import TableViews, View
+from lakestream.metadata.names import TableName
 from lakestream.metadata.pointers import Pointers
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.node.backends import Backends
@@ -69,6 +70,10 @@ class LateTables:
 
     async def load(self, topic_id: UUID) -> View:
         return await (await self.loaded()).views.load(topic_id)
+
+    async def check_free(self, table: TableName) -> None:
+        if self._backends.external_catalog:
+            await (await self.loaded()).views.check_free(table)
 
     async def adoptable(self, table_id: UUID, partitions: int) -> tuple[int, ...]:
         return await (await self.loaded()).views.adoptable(table_id, partitions)

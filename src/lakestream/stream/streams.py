@@ -16,6 +16,7 @@ from lakestream.metadata.head import Extent
 from lakestream.metadata.log import advance_log_start
 from lakestream.metadata.pointers import Pointers
 from lakestream.metadata.store import Store
+from lakestream.metadata.topic_tables import table_name
 from lakestream.metadata.topics import Begun, Topic, Topics
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectStore
@@ -131,6 +132,8 @@ class Streams:
         """Raises `StreamExists`, `InvalidStream`, `InvalidSetting`."""
         table_id = await check_alias(Pointers(self.store), self.topics, configs)
         if table_id is None:
+            if configs.get(ALIAS):
+                await self._catalog.check_free(table_name("", configs[ALIAS]))
             return await self.topics.create(name, partitions, configs)
         try:
             frontier = await self._catalog.adoptable(table_id, partitions)
