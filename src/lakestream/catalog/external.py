@@ -186,7 +186,10 @@ class ExternalCommits(Commits):
             await self.pointers.swing(table_id, version, Pointer(location, bound=True))
 
     async def check_free(self, table: TableName) -> None:
-        if await binding.owner(self.pointers, table) is None and await self._ask(lambda: self._client.load(table)):
+        if await binding.owner(self.pointers, table) is not None:
+            return
+        found = await self._ask(lambda: self._client.load(table))
+        if found is not None:
             raise InvalidSetting(
                 f"{binding.ALIAS}={table} cannot be: catalog {self.place} has a table of that name, and a topic can go"
                 " on in a table that is there in the embedded catalog only. Choose another name, or rename that table"
