@@ -1,19 +1,29 @@
 """A stream whose table is in a catalog on PostgreSQL, or in a Hive Metastore: produced, moved, read, rewritten, dropped
 and brought back."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import psycopg2
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
-from support.external import external_place
+from support.external import Place, external_place, sql_place
 from support.external_town import TABLE, WAIT_S, Town, external_town
+from support.tables import OTHER, write_file
+
+from lakestream.errors import Unavailable
+from lakestream.metadata.memory import MemoryStore
+from lakestream.runtime import system
 
 pytestmark = pytest.mark.filterwarnings("ignore:Parquet writer option")
 HALF = 6
+_TRIES = 6
+"""Each of a catalog's threads has a connection of its own, and each is tried once in vain."""
 
 
 @pytest.fixture(params=["postgres", pytest.param("hive", marks=pytest.mark.slow)])
@@ -66,3 +76,46 @@ def test_a_topic_cannot_have_the_name_of_a_table_that_is_there(town: Town) -> No
     assert town.tick().failures == ()
     assert town.outsider.load_table(("default", "sold")).properties["lakestream.topic"] == "sales"
     assert town.outsider.load_table(("default", "facts")).schema().column_names == ["mine"]
+
+
+def test_connections_that_the_server_ends_cost_a_try_and_no_record(
+    postgres_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sql_place(tmp_path, postgres_uri).emptied() as place:
+        with external_town(place, tmp_path, monkeypatch) as town:
+            town.produce(HALF)
+            assert town.tick().record_count == HALF
+            town.check_all()
+            end_connections(postgres_uri)
+            town.check_all()
+            asyncio.run(commit_on_ended_connections(place, postgres_uri, tmp_path))
+
+
+async def commit_on_ended_connections(place: Place, uri: str, folder: Path) -> None:
+    tables = place.tables(MemoryStore(system()), system())
+    try:
+        view = await tables.create(OTHER, "others", 1)
+        for start in range(0, 4 * HALF, HALF):
+            end_connections(uri)
+            file = write_file(folder, start, start + HALF)
+            for _ in range(_TRIES):
+                try:
+                    view = await tables.commit(view, add=[file], remove=[], frontier=(start + HALF,))
+                except Unavailable:
+                    continue
+                break
+            assert view.frontier == (start + HALF,)
+            assert file.path in {live.path for live in view.files}
+        assert await tables.load(OTHER) == view
+    finally:
+        await tables.close()
+
+
+def end_connections(uri: str) -> None:
+    address = urlsplit(uri)
+    connection = psycopg2.connect(host=address.hostname, port=address.port, user=address.username, dbname="postgres")
+    try:
+        ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+        connection.cursor().execute(f"{ended} AND backend_type = 'client backend'")
+    finally:
+        connection.close()
