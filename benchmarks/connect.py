@@ -29,7 +29,8 @@ from pathlib import Path
 import psutil
 from confluent_kafka import Producer
 
-from benchmarks.pipeline import PARTITIONS, cpu_seconds_per_gb, orders
+from benchmarks.orders import orders
+from benchmarks.pipeline import PARTITIONS, cpu_seconds_per_gb
 from benchmarks.result import QUICK, Result, at_most_of
 from benchmarks.s3 import S3, s3
 from benchmarks.servers import HOST, START_S, Server, free_port, java, kafka, kafka_jars, running

@@ -4,10 +4,10 @@ in a local directory and on an S3 server of this machine, whose own CPU time is 
 A bucket is filled with WAL objects as a busy broker leaves them (8 MiB, 24 partitions each, batches of orders), then
 one tick of the real worker moves them: plan, Spark job, table commit, frontier. What is counted are bytes of
 record values; what they cost is the CPU time of the whole process tree. The session and its first job are not counted.
+Beside it stands what the libraries alone cost in the same run: `benchmarks.floor`.
 """
 
 import asyncio
-import json
 import os
 import random
 import statistics
@@ -15,20 +15,20 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from benchmarks.result import QUICK, Result, reaches, stays_under
+from benchmarks.floor import floor
+from benchmarks.orders import payload
+from benchmarks.result import QUICK, Result, reaches, stays_under, versus
 from benchmarks.s3 import S3, s3
 from lakestream import objects
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.worker import Tick, Worker
-from lakestream.metadata.commit import Batch, Offer
+from lakestream.metadata.commit import Offer
 from lakestream.metadata.committer import Committer
 from lakestream.metadata.sqlite import open_sqlite
 from lakestream.metadata.store import Store
@@ -37,7 +37,6 @@ from lakestream.model import StreamPartition
 from lakestream.node.tables import io_properties
 from lakestream.objects import ObjectStore
 from lakestream.pipeline import SparkDriver, SparkSettings, SparkTiles
-from lakestream.records import crc32c, walk
 from lakestream.runtime import Runtime, system
 from lakestream.wal import Section, build, object_key
 
@@ -47,6 +46,8 @@ LOAD_BYTES = (64 if QUICK else 600) * 1024 * 1024
 TICK_BYTES = 16 * 1024 * 1024
 TICKS = 3 if QUICK else 7
 ROUNDS = 1 if QUICK else 3
+FLOOR = 0.6
+"""At least this share of our CPU time is the libraries' own."""
 VARIANTS = 8
 """Different batches per partition; objects repeat them."""
 
@@ -82,6 +83,10 @@ async def _measure(
             rate = await bench.rate(size, uncounted)
             results.append(
                 reaches(f"pipeline, {name}, {size_name} values, per CPU core", rate, "MB/s", at_least=target)
+            )
+            alone = await asyncio.to_thread(floor, bucket_url, size)
+            results.append(
+                versus(f"pipeline, {name}, {size_name} values, to libraries alone", rate, alone, "MB/s", at_least=FLOOR)
             )
         return results
 
@@ -154,16 +159,6 @@ class _Bench:
         return tick
 
 
-@dataclass(frozen=True, slots=True)
-class _Payload:
-    """A section's batch, ready to be stored many times."""
-
-    data: bytes
-    batches: Sequence[Batch]
-    records: int
-    checksum: int
-
-
 class _Filler:
     """A broker's worth of WAL objects for one topic."""
 
@@ -175,7 +170,7 @@ class _Filler:
         self._flush = 0
         dice = random.Random(value_bytes)
         count = OBJECT_BYTES // len(partitions) // value_bytes
-        self._payloads = [_payload(dice, count, value_bytes) for _ in range(VARIANTS)]
+        self._payloads = [payload(dice, count, value_bytes) for _ in range(VARIANTS)]
 
     async def fill(self, size_bytes: int) -> int:
         """Stores and commits about that much; the bytes of values in it."""
@@ -210,41 +205,6 @@ class _Filler:
         ]
         await self._committer.commit(offers, {})
         return sum(held.records for held in chosen.values())
-
-
-def _payload(dice: random.Random, count: int, value_bytes: int) -> _Payload:
-    builder = DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=0,
-        is_transactional=False,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        batch_size=1 << 30,
-    )
-    now_ms = 1_760_000_000_000
-    for index, (key, value) in zip(range(count), orders(dice, value_bytes), strict=False):
-        builder.append(index, now_ms + index // 10, key, value, [])
-    data = bytes(builder.build())
-    batches = [
-        Batch(info.position, info.length, info.record_count, info.max_timestamp_ms, -1, -1, -1) for info in walk(data)
-    ]
-    return _Payload(data, batches, count, crc32c(data))
-
-
-def orders(dice: random.Random, value_bytes: int) -> Iterator[tuple[bytes, bytes]]:
-    """Customers and their orders in JSON, cut to size."""
-    while True:
-        items: list[dict[str, object]] = []
-        while True:
-            items.append(
-                {"sku": f"{dice.getrandbits(48):012x}", "quantity": dice.randint(1, 9), "price": dice.random()}
-            )
-            order = {"id": str(dice.getrandbits(63)), "status": dice.choice(("new", "paid", "sent")), "items": items}
-            text = json.dumps(order).encode()
-            if len(text) >= value_bytes:
-                yield b"customer-%06d" % dice.randrange(10**6), text[:value_bytes]
-                break
 
 
 class _CpuMeter:

@@ -31,7 +31,7 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 """
 _DAEMON: Final = "lakestream.pipeline.daemon"
-_MEMORY: Final = {
+MEMORY: Final = {
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
@@ -189,6 +189,6 @@ def options(settings: SparkSettings, scratch: Path) -> dict[str, str]:
     }
     if _is_local(settings):
         chosen |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-    for name, value in _MEMORY.items():
+    for name, value in MEMORY.items():
         chosen[f"spark.executorEnv.{name}"] = value
     return chosen | settings.options

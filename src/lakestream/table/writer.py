@@ -17,7 +17,7 @@ Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 
 _DELTA: Final = "DELTA_BINARY_PACKED"
-_OPTIONS: Final = {
+OPTIONS: Final = {
     "compression": "zstd",
     "compression_level": 1,
     "use_dictionary": ["_stream_partition"],
@@ -35,6 +35,7 @@ _OPTIONS: Final = {
     # For other engines; our own reader has checksums that cover more.
     "write_page_checksum": True,
 }
+"""How PyArrow writes a file of a stream's table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class StreamFileWriter:
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = sink
         self._start = sink.tell()
-        self._parquet = pq.ParquetWriter(sink, ARROW_SCHEMA, **_OPTIONS)
+        self._parquet = pq.ParquetWriter(sink, ARROW_SCHEMA, **OPTIONS)
         self._first_partition = -1
         self._last = (-1, -1)
         self._row_groups = 0
