@@ -19,7 +19,25 @@ HISTORIES = 1_000
 
 # Seeds that failed at some time. What a seed plays changes with the simulator, so these no longer replay the bugs that
 # they showed then: they are more seeds, not regression tests.
-ONCE_FAILED = (7, 14, 17, 88, 136, 148, 445, 1866, 1909, 2410, 6503, 8033, 1_018_209, 1_030_045, 1_031_369, 5044)
+ONCE_FAILED = (
+    7,
+    14,
+    17,
+    88,
+    136,
+    148,
+    445,
+    1866,
+    1909,
+    2410,
+    6503,
+    8033,
+    1_018_209,
+    1_030_045,
+    1_031_369,
+    5044,
+    6_071_332,
+)
 
 LIMIT = 1_000
 """Histories within which every planted bug is found."""

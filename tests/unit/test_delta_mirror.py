@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import random
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.delta import COLUMNS, CONFIGS, SETTINGS, MemoryLog, PlainTables
-from support.frontier import Crash, Fuse, Fused
+from support.frontier import Crash, Fuse, Fused, Hands
 
 from lakestream.catalog.port import View
 from lakestream.catalog.simulated import SimulatedTables
@@ -23,7 +24,7 @@ from lakestream.frontier.delta.port import Shown
 from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.topics import Topic, Topics
 from lakestream.model import DataFile, PositionDeletes, WrittenFile
-from lakestream.runtime import system
+from lakestream.runtime import Runtime, system
 
 
 class Scene:
@@ -223,10 +224,14 @@ def test_a_failing_log_is_left_alone_for_a_while() -> None:
 
         scene.log.read = fail  # type: ignore[method-assign,assignment]
         patient = replace_settings(backoff_ms=60_000)
-        mirrors = Mirrors(scene.catalog, scene.side, scene.log, scene.topics, system(), patient)
+        clock = Hands()
+        mirrors = Mirrors(scene.catalog, scene.side, scene.log, scene.topics, Runtime(clock, random.Random(1)), patient)
         assert len((await mirrors.mirror()).failures) == 1
         assert (await mirrors.mirror()).failures == ()
         assert looks == 1
+        clock.ms -= 3_600_000
+        assert len((await mirrors.mirror()).failures) == 1, "a clock that was set back says nothing"
+        assert (await mirrors.mirror()).failures == ()
 
     asyncio.run(scenario())
 

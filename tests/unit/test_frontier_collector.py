@@ -51,6 +51,18 @@ def test_an_object_is_safe_for_three_generations_and_then_gone() -> None:
     asyncio.run(scenario())
 
 
+def test_generations_go_on_if_the_clock_is_set_back() -> None:
+    async def scenario() -> None:
+        world, _, _ = await dead_world()
+        _, collector = world.pipeline()
+        raised = (await later(world, collector)).generation
+        world.clock.ms -= 3_600_000
+        assert (await later(world, collector)).generation == raised + 1
+        assert (await collector.collect()).generation == raised + 1
+
+    asyncio.run(scenario())
+
+
 def test_an_object_that_one_extent_names_stays() -> None:
     async def scenario() -> None:
         world = World()

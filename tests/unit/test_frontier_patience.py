@@ -48,6 +48,21 @@ def test_a_topic_waits_for_its_interval_while_others_go_on() -> None:
     asyncio.run(scenario())
 
 
+def test_a_topic_does_not_wait_for_a_clock_that_was_set_back() -> None:
+    async def scenario() -> None:
+        world = World()
+        topic = await create(world, "slow", {INTERVAL: "60000"})
+        worker, _ = world.pipeline()
+        await worker.tick()
+        producer = Producer(world, "one")
+        await write(world, producer, topic)
+        assert not (await worker.tick()).commits
+        world.clock.ms -= 3_600_000
+        assert (await worker.tick()).commits
+
+    asyncio.run(scenario())
+
+
 def test_what_waits_is_moved_when_there_is_too_much_of_it() -> None:
     async def scenario() -> None:
         world = World(settings=PipelineSettings(max_tail_bytes=3_000))

@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 
 from lakestream.errors import CorruptObject, ObjectMissing, RetryableError
 from lakestream.frontier.lake import Lake
+from lakestream.frontier.patience import still_waits
 from lakestream.metadata.counters import current_generation, raise_generation
 from lakestream.metadata.log import raise_fence, read_extents
 from lakestream.model import StreamPartition
@@ -86,7 +87,8 @@ class Collector:
             first = await _first(self._lake)
             due = first is not None and now_ms - first.modified_ms >= settings.generation_interval_ms
         else:
-            due = now_ms - self._raised_ms >= settings.generation_interval_ms and await _first(self._lake) is not None
+            waits = still_waits(now_ms, self._raised_ms, settings.generation_interval_ms)
+            due = not waits and await _first(self._lake) is not None
         if not due:
             return generation
         generation = await raise_generation(self._lake.store, generation)

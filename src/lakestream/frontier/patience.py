@@ -22,6 +22,12 @@ MIN_PACE_MS: Final = 100
 """Looks are no closer than this, whatever topics ask for."""
 
 
+def still_waits(now_ms: int, since_ms: int, wait_ms: int) -> bool:
+    """Whether less than `wait_ms` have passed. A clock that was set back cannot tell: then nobody waits any longer, for
+    it could be hours until it is where it was."""
+    return 0 <= now_ms - since_ms < wait_ms
+
+
 @dataclass(slots=True)
 class _Level:
     """`at_ms`: when everything that the log held was in the table, so nothing that waits is older. `counted` and
@@ -53,7 +59,7 @@ class Patience:
         than a WAL should get."""
         level = self._levels.get(topic.topic_id)
         interval_ms = _interval_ms(topic) or self._settings.interval_ms
-        if level is None or now_ms + pace_ms >= level.at_ms + interval_ms:
+        if level is None or not still_waits(now_ms, level.at_ms, interval_ms - pace_ms):
             return True
         await self._count(topic, heads, level)
         return level.tail_bytes >= self._settings.max_tail_bytes

@@ -13,7 +13,7 @@ from uuid import UUID
 from lakestream.errors import CorruptObject, LakestreamError
 from lakestream.frontier.advance import Tail, advance, commit, ensure_table, plan_tail, read_tail
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.patience import Patience
+from lakestream.frontier.patience import Patience, still_waits
 from lakestream.frontier.plan import Plan, tile_bytes
 from lakestream.frontier.tile import TileOutcome
 from lakestream.metadata.head import Head
@@ -63,7 +63,8 @@ class Tick:
 class _Aside:
     topic: str
     failures: int
-    until_ms: int
+    since_ms: int
+    wait_ms: int
 
 
 @dataclass(slots=True)
@@ -254,7 +255,7 @@ class Worker:
 
     def _is_aside(self, topic: Topic) -> bool:
         aside = self._aside.get(topic.topic_id)
-        return aside is not None and self._lake.runtime.clock.now_ms() < aside.until_ms
+        return aside is not None and still_waits(self._lake.runtime.clock.now_ms(), aside.since_ms, aside.wait_ms)
 
     def _set_aside(self, progress: _Progress, topic: Topic, error: LakestreamError) -> None:
         """What is believed of the topic is forgotten: the next try looks again."""
@@ -262,7 +263,7 @@ class Worker:
         self._tables.discard(topic.topic_id)
         failures = self._aside[topic.topic_id].failures + 1 if topic.topic_id in self._aside else 1
         wait_ms = min(settings.max_backoff_ms, settings.backoff_ms << min(failures - 1, 20))
-        self._aside[topic.topic_id] = _Aside(topic.name, failures, self._lake.runtime.clock.now_ms() + wait_ms)
+        self._aside[topic.topic_id] = _Aside(topic.name, failures, self._lake.runtime.clock.now_ms(), wait_ms)
         progress.failures.append(Failure(topic.name, error, wait_ms, topic.topic_id, failures))
 
 

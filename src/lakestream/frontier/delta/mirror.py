@@ -20,6 +20,7 @@ from lakestream.catalog.port import TableViews
 from lakestream.errors import Conflict, LakestreamError, UnknownStream
 from lakestream.frontier.delta.difference import check_mirrorable, difference
 from lakestream.frontier.delta.port import DeltaLog, MirroredTables, Shown
+from lakestream.frontier.patience import still_waits
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.topics import Topic, Topics
 from lakestream.runtime import Runtime
@@ -42,7 +43,8 @@ class _Known:
     location: str
     metadata_location: str | None = None
     failures: int = 0
-    until_ms: int = 0
+    since_ms: int = 0
+    wait_ms: int = 0
 
 
 class Mirrors:
@@ -78,7 +80,7 @@ class Mirrors:
         """Whether something was committed, or why the mirror stays behind."""
         now_ms = self._runtime.clock.now_ms()
         known = self._known.get(topic.topic_id)
-        if known is not None and now_ms < known.until_ms:
+        if known is not None and still_waits(now_ms, known.since_ms, known.wait_ms):
             return False
         try:
             if known is None:
@@ -92,7 +94,7 @@ class Mirrors:
             if known is not None:
                 self._set_aside(known, now_ms)
             return error
-        known.failures, known.until_ms = 0, 0
+        known.failures, known.wait_ms = 0, 0
         return committed
 
     async def _mirror(self, topic: Topic, known: _Known) -> bool:
@@ -131,5 +133,5 @@ class Mirrors:
 
     def _set_aside(self, known: _Known, now_ms: int) -> None:
         known.failures += 1
-        wait_ms = min(self._settings.max_backoff_ms, self._settings.backoff_ms << min(known.failures - 1, 20))
-        known.until_ms = now_ms + wait_ms
+        known.since_ms = now_ms
+        known.wait_ms = min(self._settings.max_backoff_ms, self._settings.backoff_ms << min(known.failures - 1, 20))
