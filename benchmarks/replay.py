@@ -1,4 +1,5 @@
-"""Replay from the table: Parquet files in a directory to record batches, as a fetch below the frontier reads them."""
+"""Replay from the table: Parquet files in a directory to record batches, as a fetch below the frontier reads them, with
+a broker's allocators."""
 
 import asyncio
 import io
@@ -7,9 +8,11 @@ import time
 
 from benchmarks.records import make_runs
 from benchmarks.result import QUICK, Result, reaches
+from lakestream.kafka.allocator import keep_freed_memory
 from lakestream.model import DataFile
 from lakestream.objects import LocalObjects
 from lakestream.records import Arena, decode, warm_up
+from lakestream.table.allocator import keep_decoded_memory
 from lakestream.table.history import HistoryReader
 from lakestream.table.seal import sealed_name
 from lakestream.table.writer import StreamFileWriter
@@ -24,6 +27,8 @@ ROUNDS = 2 if QUICK else 5
 
 def run() -> list[Result]:
     warm_up()
+    keep_freed_memory()
+    keep_decoded_memory()
     return [
         reaches(f"replay {value_bytes} B from Parquet, per core", _measure(value_bytes), "MB/s", at_least=400)
         for value_bytes in (1000, 100)

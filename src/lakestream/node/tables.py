@@ -10,6 +10,7 @@ from lakestream.catalog.port import TableViews
 from lakestream.catalog.served import ServedViews
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.node.backends import Backends
+from lakestream.table.allocator import keep_decoded_memory
 from lakestream.table.history import HistoryReader
 
 
@@ -51,6 +52,7 @@ def io_properties(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def make_history(backends: Backends, cache_bytes: int) -> HistoryReader:
+    keep_decoded_memory()
     return HistoryReader(backends.objects, cache_bytes=cache_bytes)
 
 
