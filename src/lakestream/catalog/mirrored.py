@@ -69,8 +69,8 @@ def _columns(view: View, metadata: TableMetadata) -> pa.Schema:
             if other != path or present.get(path, field_id) != field_id:
                 raise StorageError(
                     f"column {path} of {view.table} was renamed, or another took its name: a mirror that finds "
-                    "columns by name would show wrong values, so it stays as it was. Files with the old name may be there, so "
-                    "renaming it back does not help: take delta out of the topic's lakestream.table.formats"
+                    "columns by name would show wrong values, so it stays as it was. Files with the old name may be "
+                    "there, so renaming it back does not help: take delta out of lakestream.table.formats"
                 )
     return schema_to_pyarrow(metadata.schema(), include_field_ids=False)
 
