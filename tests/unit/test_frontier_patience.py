@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 from support.frontier import Fuse, Producer, World
 
@@ -59,6 +60,28 @@ def test_a_topic_does_not_wait_for_a_clock_that_was_set_back() -> None:
         assert not (await worker.tick()).commits
         world.clock.ms -= 3_600_000
         assert (await worker.tick()).commits
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_set_aside_does_not_wait_for_a_clock_that_was_set_back() -> None:
+    async def scenario() -> None:
+        world = World(settings=PipelineSettings(backoff_ms=100, max_backoff_ms=300))
+        topic = await create(world, "a", {})
+        await write(world, Producer(world, "one"), topic)
+        worker, _ = world.pipeline()
+
+        async def run(tiles: object) -> Any:
+            raise Unavailable("no cluster")
+
+        worker._lake.runner.run = run  # type: ignore[method-assign]
+        [failure] = (await worker.tick()).failures
+        assert not (await worker.tick()).failures
+        world.clock.ms -= 3_600_000
+        assert (await worker.tick()).failures
+        assert not (await worker.tick()).failures
+        world.clock.ms += 2 * failure.retry_in_ms
+        assert (await worker.tick()).failures
 
     asyncio.run(scenario())
 

@@ -104,27 +104,6 @@ def test_a_failing_topic_is_set_aside_and_the_others_go_on() -> None:
     asyncio.run(scenario())
 
 
-def test_a_topic_set_aside_does_not_wait_for_a_clock_that_was_set_back() -> None:
-    async def scenario() -> None:
-        world, _ = await world_with("a")
-        world.settings = PipelineSettings(backoff_ms=100, max_backoff_ms=300)
-        worker, _ = world.pipeline()
-
-        async def run(tiles: object) -> Any:
-            raise Unavailable("no cluster")
-
-        worker._lake.runner.run = run  # type: ignore[method-assign]
-        [failure] = (await worker.tick()).failures
-        assert not (await worker.tick()).failures
-        world.clock.ms -= 3_600_000
-        assert (await worker.tick()).failures
-        assert not (await worker.tick()).failures
-        world.clock.ms += 2 * failure.retry_in_ms
-        assert (await worker.tick()).failures
-
-    asyncio.run(scenario())
-
-
 def test_a_runner_that_fails_sets_its_topics_aside() -> None:
     async def scenario() -> None:
         world, _ = await world_with("a")

@@ -14,10 +14,7 @@ _CHOSEN_BY_USER: Final = "ARROW_DEFAULT_MEMORY_POOL"
 
 def keep_decoded_memory() -> bool:
     """Process-wide. False if the user has chosen, or if this build of Arrow has no jemalloc: nothing changes then."""
-    if os.environ.get(_CHOSEN_BY_USER):
+    if os.environ.get(_CHOSEN_BY_USER) or "jemalloc" not in pa.supported_memory_backends():
         return False
-    try:
-        pa.set_memory_pool(pa.jemalloc_memory_pool())
-    except NotImplementedError:
-        return False
+    pa.set_memory_pool(pa.jemalloc_memory_pool())
     return True
