@@ -148,7 +148,12 @@ def _check_bucket(cluster: Cluster) -> None:
 
     def orphans() -> set[str]:
         written = {path.name for path in bucket.glob("tables/*/_data/**/*.parquet")}
-        return written - {Path(path).name for path in _table(cluster).inspect.all_files()["file_path"].to_pylist()}
+        try:
+            named = _table(cluster).inspect.all_files()["file_path"].to_pylist()
+        except FileNotFoundError:
+            # A snapshot expired while its manifests were read: look again.
+            return written
+        return written - {Path(path).name for path in named}
 
     wait_until(lambda: not orphans(), "table files that nothing names are gone", SETTLE_S)
 
