@@ -19,6 +19,16 @@ def surprised(path: str, data: bytes) -> None:
     raise KeyError(path)
 
 
+_harmed: list[str] = []
+
+
+def harmful(path: str, data: bytes) -> None:
+    """Crashes over the second file that a process gets, which is not to blame."""
+    if _harmed:
+        os.abort()
+    _harmed.append(path)
+
+
 def crashed(path: str, data: bytes) -> None:
     os.abort()
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import StaticTable
 
 from lakestream.catalog import View
@@ -72,6 +73,19 @@ class StreamTable:
         location = await self.tables.pointer(ORDERS)
         assert location is not None
         return sorted(StaticTable.from_metadata(location).scan().to_arrow()["_offset"].to_pylist())
+
+
+def renamed(manifest: ManifestFile, path: str, size_bytes: int) -> ManifestFile:
+    """The entry of a manifest that lies elsewhere."""
+    return ManifestFile.from_args(
+        manifest_path=path,
+        manifest_length=size_bytes,
+        partition_spec_id=manifest.partition_spec_id,
+        content=manifest.content,
+        sequence_number=manifest.sequence_number,
+        min_sequence_number=manifest.min_sequence_number,
+        added_snapshot_id=manifest.added_snapshot_id,
+    )
 
 
 def run_with_table(folder: Path, test: Callable[[StreamTable, View], Awaitable[None]]) -> None:

@@ -4,8 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
-from pyiceberg.manifest import ManifestFile
-from support.stream_table import StreamTable, run_with_table
+from support.stream_table import StreamTable, renamed, run_with_table
 from support.tables import ORDERS
 
 from lakestream.catalog import View
@@ -74,18 +73,6 @@ def test_manifests_of_other_engines_that_are_cut_short_or_lack_a_field_are_an_er
                 read_manifests(files, f"file://{foreign}")
         foreign.write_bytes(manifest.read_bytes()[:-20])
         with pytest.raises(CorruptObject, match=r"manifest .*foreign\.avro"):
-            read_entries(files, _at(entry, f"file://{foreign}"))
+            read_entries(files, renamed(entry, f"file://{foreign}", entry.manifest_length))
 
     run_with_table(tmp_path, test)
-
-
-def _at(manifest: ManifestFile, path: str) -> ManifestFile:
-    return ManifestFile.from_args(
-        manifest_path=path,
-        manifest_length=manifest.manifest_length,
-        partition_spec_id=manifest.partition_spec_id,
-        content=manifest.content,
-        sequence_number=manifest.sequence_number,
-        min_sequence_number=manifest.min_sequence_number,
-        added_snapshot_id=manifest.added_snapshot_id,
-    )

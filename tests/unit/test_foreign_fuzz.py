@@ -10,10 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.manifest import ManifestFile
 from support.lake import Lake, table
 from support.records import parse
-from support.stream_table import StreamTable, run_with_table
+from support.stream_table import StreamTable, renamed, run_with_table
 
 from lakestream.catalog import View
 from lakestream.catalog.index import ManifestIndex, read_entries, read_manifests
@@ -188,18 +187,6 @@ def test_a_manifest_of_another_size_than_it_is_named_with_is_refused(tmp_path: P
             read_entries(SealedIO({}), renamed(named, f"file://{foreign}", len(whole)))
 
     run_with_table(tmp_path, test)
-
-
-def renamed(manifest: ManifestFile, path: str, size_bytes: int) -> ManifestFile:
-    return ManifestFile.from_args(
-        manifest_path=path,
-        manifest_length=size_bytes,
-        partition_spec_id=manifest.partition_spec_id,
-        content=manifest.content,
-        sequence_number=manifest.sequence_number,
-        min_sequence_number=manifest.min_sequence_number,
-        added_snapshot_id=manifest.added_snapshot_id,
-    )
 
 
 def _damage(whole: bytes) -> Iterator[bytes]:

@@ -32,7 +32,11 @@ def test_one_process_tries_many_files(trials: Trials) -> None:
     for number in range(50):
         trials.check(attempts.fine, f"file {number}", b"x" * number * 1000 + b"x")
         assert len(children() - before) == 1
-    trials.check(attempts.refused, "file 0", b"x")
+    with pytest.raises(CorruptObject):
+        trials.check(attempts.refused, "file 0", b"x")
+    running = children()
+    trials.check(attempts.fine, "file 0", b"x")
+    assert children() == running
     trials.close()
     assert children() == before
 
@@ -55,6 +59,11 @@ def test_damage_names_the_file_and_is_remembered(trials: Trials, attempt: Attemp
         trials.check(attempt, "a/b.parquet", b"abc")
     assert children() == running
     trials.check(attempts.fine, "a/b.parquet", b"restored")
+
+
+def test_nobody_is_blamed_for_what_another_file_did(trials: Trials) -> None:
+    files = [(f"file {number}", b"x") for number in range(4)]
+    assert trials.check_each(attempts.harmful, files) == [None] * 4
 
 
 def test_what_takes_forever_is_damage_if_it_had_the_time(trials: Trials) -> None:

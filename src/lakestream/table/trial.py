@@ -55,8 +55,8 @@ class Trials:
         self._cpu_limit_s = cpu_limit_s
         self._turn = threading.Lock()
         self._child: _Child | None = None
-        self._verdicts: OrderedDict[tuple[str, int], str] = OrderedDict()
-        """By path and checksum what is wrong, or nothing."""
+        self._verdicts: OrderedDict[tuple[str, str, int], str] = OrderedDict()
+        """By attempt, path and checksum what is wrong, or nothing."""
 
     def check(self, attempt: Attempt, path: str, data: bytes) -> None:
         """Returns if the bytes are safe to parse. `CorruptObject`, which names the file, if not; `Unavailable` if that
@@ -67,7 +67,7 @@ class Trials:
 
     def check_each(self, attempt: Attempt, files: Sequence[tuple[str, bytes]]) -> list[LakestreamError | None]:
         """The same of several, with the errors in their places."""
-        names = [(path, crc32c(data)) for path, data in files]
+        names = [(attempt.__qualname__, path, crc32c(data)) for path, data in files]
         unknown: LakestreamError | None = None
         with self._turn:
             todo = [(name, file) for name, file in zip(names, files, strict=True) if name not in self._verdicts]
@@ -94,7 +94,8 @@ class Trials:
         self._child = None
 
     def _try(self, attempt: Attempt, files: list[tuple[str, bytes]]) -> list[str]:
-        """The verdicts, only of the first few if one of them ends the process: it is the last then."""
+        """The verdicts, only of the first few if the process ends. The last of them is about the file that ended it, if
+        that was its first; else an earlier one may have harmed it, and the file is tried again in a fresh process."""
         found: list[str] = []
         request = _Request(attempt.__module__, attempt.__qualname__, files, self._cpu_limit_s)
         try:
@@ -105,14 +106,16 @@ class Trials:
                     self._drop()
                     raise Unavailable(f"{path} is not tried out: the process that had to do it does not answer")
                 found.append(child.pipe.recv_bytes().decode())
+                child.is_fresh = False
         except (EOFError, ConnectionError):
             path, _ = files[len(found)]
             code = child.ended()
             self._drop()
             if -code not in _CRASHES:
                 raise Unavailable(f"{path} is not tried out: the process that had to do it ended, {code}") from None
-            name = signal.Signals(-code).name
-            found.append(f"{path} is damaged: it makes the process that reads it crash ({name})")
+            if child.is_fresh:
+                name = signal.Signals(-code).name
+                found.append(f"{path} is damaged: it makes the process that reads it crash ({name})")
         except OSError as error:
             self._drop()
             raise Unavailable(f"{files[0][0]} cannot be tried out in a process of its own now: {error}") from error
@@ -126,6 +129,8 @@ class Trials:
 
 class _Child:
     def __init__(self) -> None:
+        self.is_fresh = True
+        """It has parsed nothing yet that may have harmed it."""
         self.pipe, theirs = multiprocessing.Pipe()
         with theirs:
             # A session of its own: who interrupts this process at a terminal does not mean that one.
