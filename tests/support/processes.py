@@ -5,7 +5,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +21,37 @@ def free_ports(count: int = 1) -> int:
         first = random.SystemRandom().randrange(20_000, 32_000)
         if all(is_free(port) for port in range(first, first + count)):
             return first
+
+
+@contextmanager
+def served(
+    server: subprocess.Popen[bytes],
+    log: Path,
+    ask: Callable[[], object],
+    refused: type[Exception] = OSError,
+    *,
+    start_s: float,
+    stop: signal.Signals = signal.SIGTERM,
+) -> Iterator[None]:
+    """From the moment when `ask` is not `refused` any more; at the end the server is stopped, whatever it takes."""
+    deadline = time.monotonic() + start_s
+    try:
+        while True:
+            assert server.poll() is None, log.read_text(errors="replace")
+            assert time.monotonic() < deadline, log.read_text(errors="replace")
+            try:
+                ask()
+                break
+            except refused:
+                time.sleep(0.05)
+        yield
+    finally:
+        server.send_signal(stop)
+        try:
+            server.wait(15)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
 
 
 def is_free(port: int) -> bool:
