@@ -1,6 +1,7 @@
 """Dead WAL objects go, living ones stay, and neither clocks nor faults decide which is which."""
 
 import asyncio
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,10 +10,11 @@ from support.frontier import SETTINGS, Producer, World
 from lakestream.errors import Unavailable, UnknownStream
 from lakestream.frontier.collector import Collected, Collector
 from lakestream.frontier.tile import Tile, TileOutcome
-from lakestream.metadata.counters import current_generation, raise_generation
+from lakestream.metadata.counters import cluster_id, current_generation, raise_generation
 from lakestream.metadata.log import delete_log, read_head
 from lakestream.metadata.topics import Topic
-from lakestream.wal import WAL_PREFIX, Receipt, build, object_key
+from lakestream.runtime import Runtime
+from lakestream.wal import WAL_PREFIX, Receipt, build, object_key, parse_key, session_name
 
 
 async def dead_world(count: int = 1) -> tuple[World, Topic, Producer]:
@@ -147,6 +149,24 @@ def test_a_receipt_is_kept_as_long_as_its_object() -> None:
         await world.drain()
         await later(world, collector, 2)
         assert await world.wal_keys() == []
+
+    asyncio.run(scenario())
+
+
+def test_objects_of_another_cluster_in_the_bucket_are_left_alone() -> None:
+    """Its log is in a metadata store of its own: nothing here says whether they live."""
+
+    async def scenario() -> None:
+        world, other = World(), World()
+        other.objects, other.runtime = world.objects, Runtime(other.clock, random.Random(6))
+        ours, theirs = [await cluster_id(each.store, each.runtime) for each in (world, other)]
+        for each, cluster in ((world, ours), (other, theirs)):
+            [partition] = (await each.create("orders", 1)).each_partition()
+            await Producer(each, session_name(each.runtime.new_id(), cluster)).append({partition: [b"a"]})
+        await world.drain()
+        _, collector = world.pipeline()
+        assert (await later(world, collector, 8)).corrupt == ()
+        assert [parse_key(key).session.endswith(f"_{theirs}") for key in await world.wal_keys()] == [True]
 
     asyncio.run(scenario())
 

@@ -5,7 +5,8 @@ for: first the fence of every partition in the object's footer is raised above i
 read, *then* it is deleted. In any other order a broker that slept between PUT and commit would ack records whose
 object is gone. Age is courtesy to readers, never part of the proof.
 
-An object also stays while it holds the receipt of one that lives: the log must be rebuildable from the bucket.
+An object also stays while it holds the receipt of one that lives: the log must be rebuildable from the bucket. And one
+of another cluster, which may share the bucket, is never judged: its extents are not in this metadata store.
 """
 
 import asyncio
@@ -17,11 +18,11 @@ from typing import Final, TypeVar
 from lakestream.errors import CorruptObject, ObjectMissing, RetryableError
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.patience import still_waits
-from lakestream.metadata.counters import current_generation, raise_generation
+from lakestream.metadata.counters import generation_and_cluster, raise_generation
 from lakestream.metadata.log import raise_fence, read_extents
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectInfo
-from lakestream.wal import WAL_PREFIX, Footer, parse_key, read_footer
+from lakestream.wal import WAL_PREFIX, Footer, is_foreign, parse_key, read_footer
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -63,9 +64,10 @@ class Collector:
 
     async def collect(self) -> Collected:
         """One pass over a bounded number of objects; the next goes on behind them, whatever became of these."""
-        generation = await self._raise_generation(await current_generation(self._lake.store))
+        present, cluster = await generation_and_cluster(self._lake.store)
+        generation = await self._raise_generation(present)
         fence = generation - FENCE_DISTANCE
-        candidates, unreadable = await self._candidates(fence)
+        candidates, unreadable = await self._candidates(fence, cluster)
         corrupt = list(unreadable)
         contents: dict[str, _Contents] = {}
         for info, found in zip(candidates, await _each(self._read, candidates), strict=True):
@@ -95,15 +97,15 @@ class Collector:
         self._raised_ms = now_ms
         return generation
 
-    async def _candidates(self, fence: int) -> tuple[list[ObjectInfo], list[str]]:
-        """The next objects below the fence and past the readers' grace. Names are in order of generation."""
+    async def _candidates(self, fence: int, cluster: str | None) -> tuple[list[ObjectInfo], list[str]]:
+        """The next objects of ours below the fence and past the readers' grace. Names are in order of generation."""
         settings, now_ms = self._lake.settings, self._lake.runtime.clock.now_ms()
         found: list[ObjectInfo] = []
         unreadable: list[str] = []
         seen = 0
         async for info in self._lake.objects.list(WAL_PREFIX, after=self._after):
             try:
-                generation = parse_key(info.key).generation
+                generation, session, _ = parse_key(info.key)
             except ValueError as error:
                 unreadable.append(str(error))
                 continue
@@ -111,7 +113,7 @@ class Collector:
                 break
             seen += 1
             self._after = info.key
-            if now_ms - info.modified_ms >= settings.grace_ms:
+            if now_ms - info.modified_ms >= settings.grace_ms and not is_foreign(session, cluster):
                 found.append(info)
             if seen >= settings.max_collect_objects:
                 return found, unreadable

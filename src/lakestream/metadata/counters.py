@@ -21,6 +21,13 @@ async def current_generation(store: Store) -> int:
     return _number(entry, GENERATION, FIRST_GENERATION)
 
 
+async def generation_and_cluster(store: Store) -> tuple[int, str | None]:
+    """None: nobody has asked for the cluster's id yet, so no broker has ever run."""
+    generation, cluster = await store.get([GENERATION, _CLUSTER])
+    name = None if cluster is None else codec.decode(cluster.value, str, _CLUSTER)
+    return _number(generation, GENERATION, FIRST_GENERATION), name
+
+
 async def raise_generation(store: Store, expected: int) -> int:
     """Makes it expected + 1 if it is still `expected`; returns what it is now."""
 

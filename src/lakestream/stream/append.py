@@ -50,7 +50,8 @@ class Appender:
         self._settings = settings
         self._committed = committed
         self._committer = Committer(store)
-        self._session = runtime.new_id().hex
+        self._cluster = ""
+        self._session = ""
         self._generation = 0
         self._flushes = 0
         self._receipts: list[wal.Receipt] = []
@@ -63,8 +64,10 @@ class Appender:
         self._uploads: asyncio.Queue[tuple[Flush, asyncio.Task[Uploaded]]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def start(self, stopped: Callable[["asyncio.Task[None]"], None]) -> None:
-        """`stopped` is called with a task that ended; with an error it must never have ended."""
+    async def start(self, stopped: Callable[["asyncio.Task[None]"], None], cluster: str) -> None:
+        """`stopped` is called with a task that ended; with an error it must never have ended. `cluster` is its id."""
+        self._cluster = cluster
+        self._session = wal.session_name(self._runtime.new_id(), cluster)
         self._generation = await current_generation(self._store)
         for run in (self._flush_all, self._commit_all, self._follow_generation):
             task = asyncio.create_task(run())
@@ -205,7 +208,7 @@ class Appender:
                     for append in appends:
                         append.fail(UnknownStream(f"{partition} does not exist any more"))
                 case SessionLost():
-                    self._session = self._runtime.new_id().hex
+                    self._session = wal.session_name(self._runtime.new_id(), self._cluster)
                     for append in appends:
                         append.fail(Unavailable("the outcome of this append is not known; send it again"))
                 case Unreadable(error, unknown):

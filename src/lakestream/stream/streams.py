@@ -81,7 +81,7 @@ class Streams:
 
     async def start(self) -> None:
         self.cluster_id = await cluster_id(self.store, self.runtime)
-        await self._appender.start(self._fail)
+        await self._appender.start(self._fail, self.cluster_id)
         await self.brokers.register(self.broker)
         self._spawn(self._heartbeat())
 

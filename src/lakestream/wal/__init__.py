@@ -6,7 +6,7 @@ the broker session and the flush.
 """
 
 from lakestream.wal.format import BuiltObject, Footer, Receipt, Section, Span, build, verify_span
-from lakestream.wal.naming import WAL_PREFIX, ObjectName, object_key, parse_key
+from lakestream.wal.naming import WAL_PREFIX, ObjectName, is_foreign, object_key, parse_key, session_name
 from lakestream.wal.read import read_footer
 
 __all__ = [
@@ -18,8 +18,10 @@ __all__ = [
     "Section",
     "Span",
     "build",
+    "is_foreign",
     "object_key",
     "parse_key",
     "read_footer",
+    "session_name",
     "verify_span",
 ]

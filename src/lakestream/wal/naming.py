@@ -1,10 +1,12 @@
 """Names of WAL objects: `wal/<generation>/<session>-<flush>.wal`.
 
-Generations are padded with zeros, so that key order is their order.
+Generations are padded with zeros, so that key order is their order. A session's name ends in the id of its cluster:
+clusters that share a bucket must not take each other's objects for dead ones, whose log they cannot see.
 """
 
 import re
 from typing import Final, NamedTuple
+from uuid import UUID
 
 WAL_PREFIX: Final = "wal/"
 
@@ -16,6 +18,16 @@ class ObjectName(NamedTuple):
     generation: int
     session: str
     flush: int
+
+
+def session_name(unique: UUID, cluster: str) -> str:
+    return f"{unique.hex}_{cluster}"
+
+
+def is_foreign(session: str, cluster: str | None) -> bool:
+    """Whether it is a session of another cluster than this. One that says nothing is none."""
+    _, _, said = session.partition("_")
+    return bool(said) and said != cluster
 
 
 def object_key(generation: int, session: str, flush: int) -> str:
