@@ -36,8 +36,22 @@ class DataFile:
 
 
 @dataclass(frozen=True, slots=True)
+class DeletionVector:
+    """Which bytes of a Puffin file of `file_bytes` name the deleted rows of one data file.
+
+    `row_count` is that file's rows, which only the view tells: before, no row can be in the vector.
+    """
+
+    data_file: str
+    start: int
+    size_bytes: int
+    file_bytes: int
+    row_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PositionDeletes:
-    """A delete file of a table: rows (data file path, position) that are gone.
+    """Rows (data file path, position) of a table that are gone: a delete file, or a `vector` in a Puffin file.
 
     `trouble`, if there is any, says why it cannot be applied: what it deletes is then unknown, and nothing that it
     might concern may be served.
@@ -46,6 +60,7 @@ class PositionDeletes:
     path: str
     record_count: int = 0
     trouble: str = ""
+    vector: DeletionVector | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from pyiceberg.exceptions import (
     NotInstalledError,
     RESTError,
     TableAlreadyExistsError,
+    ValidationError,
     WaitingForLockException,
 )
 from pyiceberg.io import FileIO
@@ -107,7 +108,7 @@ class CatalogClient:
                 table = self._clients.get().load_table((*name.namespace, name.name))
             except (NoSuchTableError, NoSuchNamespaceError):
                 return None
-            except (ValueError, RuntimeError) as error:
+            except (ValidationError, ValueError, RuntimeError) as error:
                 raise StorageError(f"table {name} of catalog {self.place} cannot be understood: {error}") from error
         return self._found(name, table.metadata, table.metadata_location)
 

@@ -154,6 +154,10 @@ class Commits:
                 return Current(table_id, row, metadata)
         return None
 
+    async def readable(self, table_id: UUID) -> Current | None:
+        """What `load` gives, or refuses for a reason that does not keep anybody from reading."""
+        return await self.load(table_id)
+
     async def create(self, table_id: UUID, metadata: TableMetadata, *, bound: bool) -> Current:
         """Stores the first metadata of a table. If the table is there already, that one is returned."""
         unique = self.runtime.new_id()

@@ -30,7 +30,7 @@ from lakestream.catalog.commit import Change, Commits, Current, Prepare
 from lakestream.catalog.expiry import expired_files
 from lakestream.catalog.port import View
 from lakestream.catalog.rules import falls
-from lakestream.catalog.rules_external import check_present, is_of
+from lakestream.catalog.rules_external import check_format, check_present, is_of
 from lakestream.catalog.rules_view import check_view
 from lakestream.catalog.snapshot import Plan, SnapshotBuilder
 from lakestream.catalog.vector import proven_frontier, sealed_frontier
@@ -155,7 +155,13 @@ class ExternalCommits(Commits):
 
     async def load(self, table_id: UUID) -> Current | None:
         """None: the topic never had a table, or is no more. Raises `StorageError` if the table is no longer there or no
-        longer the topic's."""
+        longer the topic's, or in a format that the engine does not write."""
+        current = await self.readable(table_id)
+        if current is not None:
+            check_format(str(await self.pointers.name_of(table_id)), self.place, current.metadata)
+        return current
+
+    async def readable(self, table_id: UUID) -> Current | None:
         row, name = await self.pointers.get(table_id), await self.pointers.name_of(table_id)
         if row is None or name is None or not row.pointer.bound:
             return None

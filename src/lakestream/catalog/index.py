@@ -5,22 +5,26 @@ Blocking: called on the catalog's own threads only.
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pyiceberg.avro.file import AvroFile
 from pyiceberg.exceptions import ResolveError, ValidationError
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import (
+    MANIFEST_ENTRY_SCHEMAS,
     DataFileContent,
     FileFormat,
     ManifestContent,
     ManifestEntry,
+    ManifestEntryStatus,
     ManifestFile,
     read_manifest_list,
 )
+from pyiceberg.manifest import DataFile as IcebergFile
 
+from lakestream.catalog.deletions import to_deletes
 from lakestream.catalog.threads import Cache
 from lakestream.catalog.tried import careful, tried
 from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
@@ -79,7 +83,16 @@ def try_manifest_list(path: str, data: bytes) -> None:
 
 def try_manifest(path: str, data: bytes) -> None:
     """An `Attempt`. What entries inherit does not change how they are read."""
-    manifest = ManifestFile.from_args(
+    _manifest(_read_entries(careful(path, data), _alone(path, data), live=False))
+
+
+def try_deletes(path: str, data: bytes) -> None:
+    """An `Attempt`: the same for manifests of deletes."""
+    _manifest(_read_deletes(careful(path, data), _alone(path, data)))
+
+
+def _alone(path: str, data: bytes) -> ManifestFile:
+    return ManifestFile.from_args(
         manifest_path=path,
         manifest_length=len(data),
         partition_spec_id=0,
@@ -88,7 +101,6 @@ def try_manifest(path: str, data: bytes) -> None:
         min_sequence_number=0,
         added_snapshot_id=0,
     )
-    _manifest(_read_entries(careful(path, data), manifest, live=False))
 
 
 def _read_list(io: FileIO, path: str) -> list[ManifestFile]:
@@ -103,9 +115,30 @@ def _read_list(io: FileIO, path: str) -> list[ManifestFile]:
 
 
 def _read_entries(io: FileIO, manifest: ManifestFile, *, live: bool) -> list[ManifestEntry]:
-    path = manifest.manifest_path
+    return _parsed(manifest.manifest_path, lambda: manifest.fetch_manifest_entry(io, discard_deleted=live))
+
+
+def _read_deletes(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+    """The live entries with all that format version 3 has for them: PyIceberg's own way leaves that out."""
+
+    def read() -> list[ManifestEntry]:
+        with AvroFile[ManifestEntry](
+            io.new_input(manifest.manifest_path),
+            MANIFEST_ENTRY_SCHEMAS[3],
+            read_types={-1: ManifestEntry, 2: IcebergFile},
+            read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+        ) as entries:
+            live = [entry for entry in entries if entry.status != ManifestEntryStatus.DELETED]
+        for entry in live:
+            entry.data_file.spec_id = manifest.partition_spec_id
+        return live
+
+    return _parsed(manifest.manifest_path, read)
+
+
+def _parsed(path: str, read: Callable[[], list[ManifestEntry]]) -> list[ManifestEntry]:
     try:
-        return manifest.fetch_manifest_entry(io, discard_deleted=live)
+        return read()
     except FileNotFoundError as error:
         raise ObjectMissing(f"manifest {path} is missing") from error
     except OSError as error:
@@ -136,7 +169,10 @@ class ManifestIndex:
         known = self._manifests.get(manifest.manifest_path)
         if known is None:
             self.reads += 1
-            known = _manifest(read_entries(self._io, manifest))
+            if manifest.content == ManifestContent.DELETES:
+                known = _manifest(_read_deletes(tried(self._io, try_deletes, manifest.manifest_length), manifest))
+            else:
+                known = _manifest(read_entries(self._io, manifest))
             self._manifests.put(manifest.manifest_path, known)
         return known
 
@@ -152,7 +188,7 @@ def _manifest(entries: Sequence[ManifestEntry]) -> Manifest:
         if file.content == DataFileContent.DATA:
             files.append(to_data_file(file))
         else:
-            deletes.append(PositionDeletes(file.file_path, file.record_count, _delete_trouble(file)))
+            deletes.append(to_deletes(file))
     return Manifest(FilePart(files), tuple(deletes))
 
 
@@ -163,20 +199,6 @@ def _data_trouble(file: IcebergFile) -> str:
     for field_id, name in _PLACE.items():
         if nulls.get(field_id):
             return f"{file.file_path} has {nulls[field_id]} rows without {name}, so they have no place in the stream"
-    return ""
-
-
-def _delete_trouble(file: IcebergFile) -> str:
-    if file.content == DataFileContent.EQUALITY_DELETES:
-        return (
-            f"{file.file_path} has equality deletes, which cannot be applied to a stream: let the engine delete by"
-            " position or by copy (merge-on-read or copy-on-write in Spark), or rewrite the data files with it"
-        )
-    if file.file_format != FileFormat.PARQUET:
-        return (
-            f"{file.file_path} has deletion vectors or deletes that are not Parquet, which are not read yet: set"
-            " write.delete.format.default=parquet and rewrite the data files with the engine that wrote them"
-        )
     return ""
 
 

@@ -69,6 +69,11 @@ def _check_rows(index: ManifestIndex, base: TableMetadata, new: TableMetadata) -
     for delete in change.added_deletes:
         if delete.trouble:
             raise TableRefused(delete.trouble)
+        if delete.vector is not None:
+            raise TableRefused(
+                f"{delete.path} has deletion vectors, and a stream's table stays in format version 2, which has none:"
+                " let the engine delete by position or by copy"
+            )
     for file in change.added:
         _check_file(file, frontier, base.location)
     _check_fit(change)

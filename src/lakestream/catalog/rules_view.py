@@ -1,9 +1,15 @@
 """What a view must show before anything is committed on top of it. Pure, and known without PyIceberg."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from lakestream.catalog.port import View
 from lakestream.errors import StorageError
+
+VECTORS_ARE_READ_ONLY: Final = (
+    "it has deletion vectors, which are read and never written: let the engine delete by position or by copy, in format"
+    " version 2"
+)
 
 
 def check_view(view: View) -> None:
@@ -12,6 +18,7 @@ def check_view(view: View) -> None:
     log."""
     check_rows(view)
     _raise_first(view, (delete.trouble for delete in view.deletes if delete.trouble))
+    _raise_first(view, (VECTORS_ARE_READ_ONLY for delete in view.deletes if delete.vector is not None))
 
 
 def check_rows(view: View) -> None:

@@ -3,9 +3,14 @@
 Records are in a table or in the WAL. What somebody did to a table in a catalog that cannot refuse stops the pipeline,
 and the WAL stays as it is from then on; the files of the last good view are still there. So together they still hold
 every record, and consumers go on. The same holds while the catalog does not answer.
+
+A table in format version 3 is good to read, with its deletion vectors, although nothing is committed to it. What was
+once served as deleted stays so, whatever happens to the table then and whoever serves it: no view is handed out before
+the note says that it is good, and none but the noted one is fallen back on.
 """
 
 import logging
+from typing import Final
 from uuid import UUID
 
 from lakestream.catalog.external import ExternalCommits
@@ -13,10 +18,12 @@ from lakestream.catalog.port import View
 from lakestream.catalog.rules import falls
 from lakestream.catalog.rules_view import check_rows
 from lakestream.catalog.tables import PyIcebergTables
-from lakestream.errors import LakestreamError, RetryableError, StorageError
+from lakestream.errors import Conflict, LakestreamError, RetryableError, StorageError, Unavailable
 from lakestream.metadata.names import TableName
+from lakestream.metadata.pointers import Pointer, PointerRow
 
 _log = logging.getLogger(__name__)
+_TRIES: Final = 10
 
 
 class ServedViews:
@@ -31,22 +38,37 @@ class ServedViews:
 
     async def pointer(self, topic_id: UUID) -> str | None:
         try:
-            return await self._tables.pointer(topic_id)
+            current = await self._commits.readable(topic_id)
         except (StorageError, RetryableError) as error:
             return (await self._last_good(topic_id, error)).metadata_location
+        return None if current is None else current.location
 
     async def load(self, topic_id: UUID) -> View:
-        noted = await self._commits.pointers.get(topic_id)
+        for _ in range(_TRIES):
+            noted = await self._commits.pointers.get(topic_id)
+            try:
+                view = await self._checked(topic_id)
+            except (StorageError, RetryableError) as error:
+                return await self._last_good(topic_id, error)
+            if await self._is_noted(noted, view):
+                self._good[topic_id] = view
+                if self._told.pop(topic_id, None):
+                    _log.warning("%s is served from its present view again", view.table)
+                return view
+        raise Unavailable(f"{view.table} changes faster than it can be noted which of its views are good: fetch again")
+
+    async def _is_noted(self, noted: PointerRow | None, view: View) -> bool:
+        """Notes that this view is good. Only over the note that was there when the table was loaded: a newer note may
+        be of a newer table, so the table has to be loaded again."""
+        if noted is None or not noted.pointer.bound or noted.pointer.metadata_location == view.metadata_location:
+            return True
         try:
-            view = await self._checked(topic_id)
-        except (StorageError, RetryableError) as error:
-            return await self._last_good(topic_id, error)
-        if self._told.pop(topic_id, None):
-            _log.warning("%s is served from its present view again", view.table)
-        if noted is not None and noted.pointer.bound and noted.pointer.metadata_location != view.metadata_location:
-            await self._commits.keep(topic_id, noted.version, view.metadata_location)
-        self._good[topic_id] = view
-        return view
+            await self._commits.pointers.swing(
+                view.topic_id, noted.version, Pointer(view.metadata_location, bound=True)
+            )
+        except Conflict:
+            return False
+        return True
 
     async def detach(self, topic_id: UUID) -> str | None:
         self._good.pop(topic_id, None)
@@ -64,10 +86,10 @@ class ServedViews:
 
     async def _checked(self, topic_id: UUID) -> View:
         """The log is asked before the view that is compared with it: then only a table that went back is behind."""
-        view = await self._tables.load(topic_id)
+        view = await self._tables.readable(topic_id)
         told = await self._commits.told(view)
         if falls(told, view.frontier):
-            view = await self._tables.load(topic_id)
+            view = await self._tables.readable(topic_id)
         if falls(told, view.frontier):
             raise StorageError(
                 f"{view.table} ends at {view.frontier}, yet the log was told that it holds everything below {told}; was"
@@ -77,16 +99,20 @@ class ServedViews:
         return view
 
     async def _last_good(self, topic_id: UUID, error: LakestreamError) -> View:
-        """As the note says it, which is of the newest that anybody found good. Raises the error if there was none."""
+        """As the note says it, which is of the newest that anybody found good. Raises the error if there was none, or
+        if it cannot be read: an older one may have rows that were deleted since."""
         view = self._good.get(topic_id)
-        try:
-            current = await self._commits.last_good(topic_id)
-            if current is not None and (view is None or view.metadata_location != current.location):
-                view = self._good[topic_id] = await self._tables.view_of(current)
-        except (StorageError, RetryableError) as other:
-            _log.warning("the last good view of topic %s cannot be read: %s", topic_id, other)
-        if view is None:
-            raise error
+        noted = await self._commits.pointers.get(topic_id)
+        if view is None or noted is None or noted.pointer.metadata_location != view.metadata_location:
+            try:
+                current = await self._commits.last_good(topic_id)
+                view = None if current is None else await self._tables.view_of(current)
+            except (StorageError, RetryableError) as other:
+                _log.error("the last good view of topic %s cannot be read: %s", topic_id, other)
+                raise error from other
+            if view is None:
+                raise error
+            self._good[topic_id] = view
         if self._told.get(topic_id) != str(error):
             self._told[topic_id] = str(error)
             _log.error("%s is served from the last good view: %s", view.table, error)

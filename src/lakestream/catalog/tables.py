@@ -1,6 +1,6 @@
 """The tables of streams, with PyIceberg as a library over the metadata store's pointers, or in an external catalog."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -15,6 +15,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetProp
 from lakestream.catalog.adopting import adopted_frontier, adopted_metadata
 from lakestream.catalog.binding import owner
 from lakestream.catalog.commit import Change, Commits, Current
+from lakestream.catalog.deletions import placed
 from lakestream.catalog.engines import EngineTables
 from lakestream.catalog.files import version_of
 from lakestream.catalog.port import Named, View
@@ -78,13 +79,21 @@ class PyIcebergTables:
         return await self.commits.location(topic_id)
 
     async def load(self, topic_id: UUID) -> View:
+        return await self._load(topic_id, self.commits.load)
+
+    async def readable(self, topic_id: UUID) -> View:
+        """The present view also where nothing can be committed on top of it: see `Commits.readable`."""
+        return await self._load(topic_id, self.commits.readable)
+
+    async def _load(self, topic_id: UUID, load: Callable[[UUID], Awaitable[Current | None]]) -> View:
         while True:
-            current = await self.commits.load(topic_id)
+            current = await load(topic_id)
             try:
                 return await self._view(topic_id, current)
             except ObjectMissing:
                 # The manifests of a view that has been expired meanwhile are gone; a present one's never are.
-                if current is None or await self.pointer(topic_id) == current.location:
+                latest = await load(topic_id)
+                if current is None or latest is None or latest.location == current.location:
                     raise
 
     async def named(self, topic_id: UUID) -> Named:
@@ -223,6 +232,7 @@ class PyIcebergTables:
         index = self.commits.index
         manifests = () if snapshot is None else index.manifests(snapshot.manifest_list)
         found = [index.get(manifest) for manifest in manifests]
+        files = FileIndex(manifest.files for manifest in found)
         return View(
             topic_id=topic_id,
             table=table,
@@ -230,8 +240,8 @@ class PyIcebergTables:
             metadata_location=current.location,
             snapshot_id=None if snapshot is None else snapshot.snapshot_id,
             frontier=self.commits.frontier(topic_id, table, metadata),
-            files=FileIndex(manifest.files for manifest in found),
-            deletes=tuple(file for manifest in found for file in manifest.deletes),
+            files=files,
+            deletes=placed(files, [file for manifest in found for file in manifest.deletes]),
         )
 
     def _read_named(self, current: Current) -> Named:

@@ -35,6 +35,11 @@ TAIL_BYTES: Final = 64 * 1024
 """What is read for a footer at first; most fit."""
 MAX_GAP_BYTES: Final = 256 * 1024
 """Column chunks this close are read as one."""
+PIECE_BYTES: Final = 2 * 1024 * 1024
+"""Decoded as one, at most about. Arrow's memory for a column doubles while it grows, and what allocators hand out in
+sizes of many megabytes they do not keep: a row group in one piece costs half as much again, all in page faults."""
+_PIECE_ROWS: Final = 1024
+"""At least, whatever a footer says of their size."""
 _COPIED_BYTES: Final = 256 * 1024
 
 
@@ -45,6 +50,8 @@ class GroupRead(Generic[T_co]):
     group: RowGroup
     footer: Footer
     convert: Callable[[pa.Table], T_co]
+    pieces: bool = False
+    """Gives `convert` a table of several chunks, of about `PIECE_BYTES` each, rather than each column in one."""
 
 
 class ParquetFiles:
@@ -79,10 +86,16 @@ class ParquetFiles:
         return tail
 
     async def read(
-        self, group: RowGroup, footer: Footer, columns: Sequence[str], convert: Callable[[pa.Table], T]
+        self,
+        group: RowGroup,
+        footer: Footer,
+        columns: Sequence[str],
+        convert: Callable[[pa.Table], T],
+        *,
+        pieces: bool = False,
     ) -> T:
         """What `convert`, which runs in a thread, makes of those of the columns that the file has, as it has them."""
-        [outcome] = await self.read_each([GroupRead(group, footer, convert)], columns)
+        [outcome] = await self.read_each([GroupRead(group, footer, convert, pieces)], columns)
         if isinstance(outcome, LakestreamError):
             raise outcome
         return outcome
@@ -113,6 +126,13 @@ class ParquetFiles:
         except LakestreamError as error:
             return error
         return _Spans([(start, piece) for (start, _), piece in zip(spans, data, strict=True)]), chunks
+
+    async def read_bytes(self, path: str, size_bytes: int) -> bytes:
+        """The first bytes of a file that need not be Parquet; `CorruptObject` if it has fewer."""
+        try:
+            return bytes(await self._store.get_range(self.key(path), 0, size_bytes, once=True))
+        except CorruptObject as error:
+            raise CorruptObject(f"{path} is cut short: {error}") from error
 
     async def read_all(self, path: str, columns: Sequence[str], convert: Callable[[pa.Table], T]) -> T:
         """The same for a small file as a whole."""
@@ -204,7 +224,7 @@ def _parse_group(read: GroupRead[T], source: _Spans, chunks: Sequence[Chunk], co
             pre_buffer=False,
             page_checksum_verification=footer.checksums is None,
         )
-        table = file.read_row_group(group.index, columns=columns, use_threads=False)
+        table = _in_pieces(file, group, columns) if read.pieces else _in_one(file, group, columns)
         if table.num_rows != group.row_count:
             raise CorruptObject(f"{named(group)} has {table.num_rows} rows, its footer says {group.row_count}")
     except UNREADABLE as error:
@@ -213,6 +233,18 @@ def _parse_group(read: GroupRead[T], source: _Spans, chunks: Sequence[Chunk], co
         return read.convert(table)
     except (CorruptObject, *UNREADABLE) as error:
         raise CorruptObject(f"{named(group)} is not what a stream's table has: {error}") from error
+
+
+def _in_one(file: pq.ParquetFile, group: RowGroup, columns: list[str]) -> pa.Table:
+    return file.read_row_group(group.index, columns=columns, use_threads=False)
+
+
+def _in_pieces(file: pq.ParquetFile, group: RowGroup, columns: list[str]) -> pa.Table:
+    rows = max(_PIECE_ROWS, PIECE_BYTES * group.row_count // max(group.size_bytes, 1))
+    if rows >= group.row_count:
+        return _in_one(file, group, columns)
+    pieces = file.iter_batches(batch_size=rows, row_groups=[group.index], columns=columns, use_threads=False)
+    return pa.Table.from_batches(list(pieces))
 
 
 def _parse_file(path: str, data: bytes, columns: list[str], convert: Callable[[pa.Table], T]) -> T:

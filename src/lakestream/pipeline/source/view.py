@@ -11,6 +11,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from requests.exceptions import RequestException
 
+from lakestream.catalog.deletions import placed
 from lakestream.catalog.index import ManifestIndex
 from lakestream.catalog.sealed import SealedIO
 from lakestream.errors import RequestError, StorageError, Unavailable
@@ -88,7 +89,7 @@ class ViewClient:
             self._index = ManifestIndex(SealedIO(dict(table.io.properties)))
         found = [self._index.get(manifest) for manifest in self._index.manifests(snapshot.manifest_list)]
         files = tuple(file for manifest in found for file in manifest.files)
-        deletes = tuple(file for manifest in found for file in manifest.deletes)
+        deletes = placed(files, [file for manifest in found for file in manifest.deletes])
         troubles = [file.trouble for file in files] + [file.trouble for file in deletes]
         if any(troubles):
             raise StorageError(f"table {name} cannot be read as a stream: {next(filter(None, troubles))}")
