@@ -1,6 +1,7 @@
 """Decode and encode against two independent implementations: aiokafka's builders and a plain twin of the format."""
 
 import struct
+from itertools import pairwise
 
 import cramjam
 import google_crc32c
@@ -68,12 +69,14 @@ def test_encode_gives_the_twins_bytes(rows: list[Row]) -> None:
 
 
 @quick
-@given(row_lists(), st.integers(1, 600), st.integers(1, 5), st.integers(1, 2000))
+@given(row_lists(), st.sets(st.integers(0, 12)), st.integers(1, 600), st.integers(1, 5), st.integers(1, 2000))
 def test_encode_in_pieces_loses_and_repeats_nothing(
-    rows: list[Row], batch_bytes: int, batch_records: int, max_bytes: int
+    rows: list[Row], cuts: set[int], batch_bytes: int, batch_records: int, max_bytes: int
 ) -> None:
+    """Of one set of columns, or of several joined, empty ones among them."""
     (columns,) = decode([Run(0, rows[0].offset, batch(rows))], Arena(1 << 16))
-    encoder = Encoder(columns)
+    encoder = _joined(columns, cuts)
+    assert encoder.offsets.tolist() == [row.offset for row in rows]
     row, seen = 0, []
     while row < len(rows):
         out, after = encoder.encode(
@@ -228,6 +231,33 @@ def test_a_record_that_is_not_what_it_was_is_an_alarm(change: str) -> None:
         columns.header_value.valid[1] = 0
     with pytest.raises(CorruptObject, match="offset 41"):
         encode(columns)
+
+
+def _joined(columns: Columns, cuts: set[int]) -> Encoder:
+    bounds = [0, *sorted(min(cut, len(columns)) for cut in cuts), len(columns)]
+    return Encoder.joined([Encoder(columns.slice(start, stop)) for start, stop in pairwise(bounds)])
+
+
+@quick
+@given(row_lists(), st.sets(st.integers(0, 12)), st.integers(0, 11))
+def test_a_changed_record_is_named_whichever_piece_it_is_in(rows: list[Row], cuts: set[int], changed: int) -> None:
+    (columns,) = decode([Run(0, rows[0].offset, batch(rows))], Arena(1 << 16))
+    changed %= len(rows)
+    columns.crc[changed] ^= 1
+    encoder = _joined(columns, cuts)
+    with pytest.raises(CorruptObject, match=f"offset {rows[changed].offset} "):
+        encoder.encode(0, len(rows), max_bytes=1 << 20)
+    if changed:
+        out, after = encoder.encode(0, changed, max_bytes=1 << 20)
+        assert after == changed
+        assert sum(info.record_count for info in walk(out)) == changed
+
+
+def test_an_offset_of_two_pieces_is_an_alarm() -> None:
+    encoders = [Encoder(_columns([Row(offset, 1, None, b"a")])) for offset in (40, 41, 41)]
+    with pytest.raises(CorruptObject, match="offset 41"):
+        Encoder.joined(encoders).encode(0, 3, max_bytes=1 << 20)
+    assert Encoder.joined([]).encode(0, 0, max_bytes=1 << 20) == (b"", 0)
 
 
 @pytest.mark.parametrize("batch_records", [1, 10])

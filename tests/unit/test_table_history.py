@@ -3,6 +3,8 @@
 import asyncio
 import io
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,16 +21,28 @@ from lakestream.errors import CorruptObject, ObjectMissing, StorageError
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.objects import LocalObjects, MemoryObjects
 from lakestream.runtime import system
-from lakestream.table import segments
+from lakestream.table import parquet, segments
 from lakestream.table.arrow import ARROW_SCHEMA
 from lakestream.table.history import HistoryReader
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
 
 
-def test_a_file_of_ours_comes_back_from_any_offset() -> None:
+@contextmanager
+def in_pieces_of(rows: int) -> Iterator[None]:
+    """Row groups are decoded so many rows at a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet, "PIECE_BYTES", 1)
+        patch.setattr(parquet, "_PIECE_ROWS", rows)
+        yield
+
+
+@pytest.mark.parametrize("piece_rows", [1, 5, 1024])
+def test_a_file_of_ours_comes_back_from_any_offset(piece_rows: int) -> None:
     lake = Lake()
     lake.add(table(range(100, 160)), row_group_size=13)
+    with in_pieces_of(piece_rows):
+        assert lake.replay(0, 200) == [expected(offset) for offset in range(100, 160)]
     for start in (0, 100, 101, 126, 127, 159):
         assert lake.replay(start, 200) == [expected(offset) for offset in range(max(start, 100), 160)]
     assert lake.read(160, 200) == ([], 200)
@@ -54,9 +68,19 @@ def test_a_read_goes_on_into_the_next_file_while_there_is_room() -> None:
 
 
 @quick
-@given(st.integers(0, 10_000), st.integers(1, 3), st.integers(1, 5), st.booleans(), st.sampled_from([1 << 20, 3000]))
-def test_any_layout(seed: int, partitions: int, file_count: int, bounds: bool, cache_bytes: int) -> None:
-    """Rows dealt out at random: overlapping files, several partitions in one, gaps, deletes, odd encodings."""
+@given(
+    st.integers(0, 10_000),
+    st.integers(1, 3),
+    st.integers(1, 5),
+    st.booleans(),
+    st.sampled_from([1 << 20, 3000]),
+    st.sampled_from([1, 2, 7, 1024]),
+)
+def test_any_layout(
+    seed: int, partitions: int, file_count: int, bounds: bool, cache_bytes: int, piece_rows: int
+) -> None:
+    """Rows dealt out at random: overlapping files, several partitions in one, gaps, deletes, odd encodings; row groups
+    decoded in pieces of any size."""
     rng = random.Random(seed)
     lake = Lake(cache_bytes=cache_bytes)
     piles: list[list[pa.Table]] = [[] for _ in range(file_count)]
@@ -87,10 +111,11 @@ def test_any_layout(seed: int, partitions: int, file_count: int, bounds: bool, c
             gone = rng.randrange(rows.num_rows)
             lake.delete((file.path, gone), ("file:///elsewhere", 0))
             model[rows.column("_stream_partition")[gone].as_py()].discard(rows.column("_offset")[gone].as_py())
-    for partition, offsets in model.items():
-        for start, end in ((0, 60), (rng.randrange(60), rng.randrange(1, 61))):
-            want = [expected(offset, partition) for offset in sorted(offsets) if start <= offset < end]
-            assert lake.replay(start, end, partition=partition, max_bytes=rng.choice([1, 200, 5000])) == want
+    with in_pieces_of(piece_rows):
+        for partition, offsets in model.items():
+            for start, end in ((0, 60), (rng.randrange(60), rng.randrange(1, 61))):
+                want = [expected(offset, partition) for offset in sorted(offsets) if start <= offset < end]
+                assert lake.replay(start, end, partition=partition, max_bytes=rng.choice([1, 200, 5000])) == want
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
@@ -153,8 +178,9 @@ def _milliseconds(rows: pa.Table) -> pa.Table:
     return rows.set_column(position, "_timestamp", rows.column("_timestamp").cast(pa.timestamp("ms", tz="UTC")))
 
 
+@pytest.mark.parametrize("piece_rows", [7, 1024])
 @pytest.mark.parametrize("shape", ["large", "dictionary", "milliseconds", "reordered", "extra column", "v2 pages"])
-def test_files_of_other_engines(shape: str) -> None:
+def test_files_of_other_engines(shape: str, piece_rows: int) -> None:
     lake = Lake()
     rows = table(range(40))
     options: dict[str, object] = {"store_schema": True}
@@ -175,7 +201,8 @@ def test_files_of_other_engines(shape: str) -> None:
             "use_dictionary": False,
         }
     lake.add(rows, row_group_size=9, **options)
-    assert lake.replay(0, 40) == [expected(offset) for offset in range(40)]
+    with in_pieces_of(piece_rows):
+        assert lake.replay(0, 40) == [expected(offset) for offset in range(40)]
 
 
 def test_a_row_that_stands_twice_is_an_alarm() -> None:
@@ -184,10 +211,11 @@ def test_a_row_that_stands_twice_is_an_alarm() -> None:
     lake.add(table([4]))
     with pytest.raises(CorruptObject, match="offset 4 stands"):
         lake.read(0, 10)
-    one = Lake()
-    one.add(table([1, 2, 2, 3]))
-    with pytest.raises(CorruptObject, match="offset 2 stands"):
-        one.read(0, 10)
+    for piece_rows in (1, 2, 1024):
+        one = Lake()
+        one.add(table([1, 2, 2, 3]))
+        with in_pieces_of(piece_rows), pytest.raises(CorruptObject, match="offset 2 stands"):
+            one.read(0, 10)
 
 
 def test_a_value_that_changed_is_an_alarm() -> None:

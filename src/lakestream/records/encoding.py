@@ -1,5 +1,8 @@
 """Columns to record batches."""
 
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -16,6 +19,17 @@ _RECORD_OVERHEAD_BYTES: Final = 40
 _HEADER_OVERHEAD_BYTES: Final = 10
 
 
+class _Piece:
+    """Columns with an order of their rows, as the kernel takes them."""
+
+    def __init__(self, columns: Columns, rows: Longs) -> None:
+        self.columns = columns
+        self.rows = rows
+        self.arrays = [np.ascontiguousarray(array) for array in source_arrays(columns)]
+        self.table = address_table(self.arrays)
+        self.most_bytes = _most_bytes(columns)
+
+
 class Encoder:
     """Columns, ready to be turned into batches again, in the order of `rows` (default: as they are).
 
@@ -23,17 +37,29 @@ class Encoder:
     """
 
     def __init__(self, columns: Columns, rows: Longs | None = None) -> None:
-        self._columns = columns
-        self._rows = np.arange(len(columns), dtype=np.int64) if rows is None else np.ascontiguousarray(rows, np.int64)
-        self._arrays = [np.ascontiguousarray(array) for array in source_arrays(columns)]
-        self._table = address_table(self._arrays)
-        self._total_bytes = _most_bytes(columns)
-        self.offsets: Longs = columns.offset[self._rows]
+        order = np.arange(len(columns), dtype=np.int64) if rows is None else np.ascontiguousarray(rows, np.int64)
+        self._pieces = [_Piece(columns, order)]
+        self._starts = [0, len(order)]
+        self._most_bytes = self._pieces[0].most_bytes
+        self.offsets: Longs = columns.offset if rows is None else columns.offset[order]
+
+    @classmethod
+    def joined(cls, encoders: "Sequence[Encoder]") -> "Encoder":
+        """The rows of all, one encoder's after the other's: what was decoded in pieces need not be copied into one."""
+        if len(encoders) == 1:
+            return encoders[0]
+        made = cls.__new__(cls)
+        made._pieces = [piece for encoder in encoders for piece in encoder._pieces]
+        made._starts = [*accumulate((len(piece.rows) for piece in made._pieces), initial=0)]
+        made._most_bytes = sum(piece.most_bytes for piece in made._pieces)
+        made.offsets = np.concatenate([np.empty(0, np.int64), *(encoder.offsets for encoder in encoders)])
+        return made
 
     @property
     def size_bytes(self) -> int:
         """Memory held."""
-        return sum(array.nbytes for array in self._arrays) + self._rows.nbytes + self.offsets.nbytes
+        pieces = sum(piece.rows.nbytes + sum(array.nbytes for array in piece.arrays) for piece in self._pieces)
+        return pieces + self.offsets.nbytes
 
     def encode(
         self,
@@ -54,34 +80,45 @@ class Encoder:
         """
         if start >= stop:
             return memoryview(b""), start
-        out, after = self._run(start, stop, min(max_bytes, self._total_bytes), batch_bytes, batch_records)
+        out, after = self._run(start, stop, min(max_bytes, self._most_bytes), batch_bytes, batch_records)
         if after == start:
-            out, after = self._run(start, start + 1, self._most_bytes(start), batch_bytes, batch_records)
+            out, after = self._run(start, start + 1, self._most_bytes_of(start), batch_bytes, batch_records)
         return out, after
 
-    def _most_bytes(self, index: int) -> int:
+    def _most_bytes_of(self, index: int) -> int:
         """At least the bytes of a batch that holds this row alone."""
-        row = int(self._rows[index])
-        return _most_bytes(self._columns.slice(row, row + 1))
+        number = self._piece_of(index)
+        piece = self._pieces[number]
+        row = int(piece.rows[index - self._starts[number]])
+        return _most_bytes(piece.columns.slice(row, row + 1))
+
+    def _piece_of(self, index: int) -> int:
+        return bisect_right(self._starts, index) - 1
 
     def _run(self, start: int, stop: int, limit: int, batch_bytes: int, batch_records: int) -> tuple[memoryview, int]:
         out = np.empty(limit, np.uint8)
         last_offset = int(self.offsets[start - 1]) if start else -1
-        cursor = np.array([start, 0, last_offset], np.int64)
-        status = kernels().encode_rows(
-            address(self._table),
-            address(self._rows),
-            stop,
-            address(out),
-            limit,
-            batch_bytes,
-            batch_records,
-            address(cursor),
-        )
-        row, written = int(cursor[0]), int(cursor[1])
+        cursor = np.array([0, 0, last_offset], np.int64)
+        index = start
+        status: int = Status.DONE
+        while index < stop and status == Status.DONE:
+            number = self._piece_of(index)
+            piece, before = self._pieces[number], self._starts[number]
+            cursor[0] = index - before
+            status = kernels().encode_rows(
+                address(piece.table),
+                address(piece.rows),
+                min(stop, self._starts[number + 1]) - before,
+                address(out),
+                limit,
+                batch_bytes,
+                batch_records,
+                address(cursor),
+            )
+            index = before + int(cursor[0])
         if status not in (Status.DONE, Status.FULL):
-            raise CorruptObject(f"the record at offset {self.offsets[row]} cannot be restored: {STATUS_TEXT[status]}")
-        return out.data[:written], row
+            raise CorruptObject(f"the record at offset {self.offsets[index]} cannot be restored: {STATUS_TEXT[status]}")
+        return out.data[: int(cursor[1])], index
 
 
 def _most_bytes(columns: Columns) -> int:

@@ -50,6 +50,8 @@ ARROW_SCHEMA: Final = pa.schema([_arrow_field(field) for field in RAW_SCHEMA.fie
 """The raw columns with 32 bit offsets: the layout that records decode into."""
 
 _HEADERS_TYPE: Final = ARROW_SCHEMA.field("_headers").type
+_KINDS: Final = {field.name: (field.type, field.nullable) for field in ARROW_SCHEMA}
+_NO_ENTRIES: Final = pa.array([], _HEADERS_TYPE.value_type)
 
 
 def to_arrow(columns: Columns) -> pa.Table:
@@ -102,40 +104,44 @@ def canonical(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 def places_from_arrow(table: pa.Table) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Partition, offset and timestamp (-1: none) of the rows; no timestamps if the column was not read."""
-    times = _timestamps(table) if "_timestamp" in table.column_names else np.empty(0, np.int64)
+    times = np.empty(0, np.int64) if _found(table, "_timestamp") is None else _timestamps(table)
     return _values(_column(table, "_stream_partition")), _values(_column(table, "_offset")), times
 
 
 def from_arrow(table: pa.Table) -> Columns:
     """Rows of any layout an engine may have chosen (dictionaries, 64 bit offsets, other time units) as columns. A
     missing optional column counts as null."""
-    rows = table.num_rows
-    headers = _column(table, "_headers")
-    header_offsets, entries = _list(headers, rows)
+    header_offsets, entries = _headers(table)
     return Columns(
         partition=_values(_column(table, "_stream_partition")),
         offset=_values(_column(table, "_offset")),
         timestamp_ms=_timestamps(table),
         timestamp_type=_values(_column(table, "_timestamp_type")),
         crc=_values(_column(table, "_crc")),
-        key=_from_binary(_column(table, "_key")),
-        value=_from_binary(_column(table, "_value")),
+        key=_binary_column(table, "_key"),
+        value=_binary_column(table, "_value"),
         header_offsets=header_offsets,
         header_key=_from_binary(entries.field(0)),
         header_value=_from_binary(entries.field(1)),
-        headers_raw=_from_binary(_column(table, "_headers_raw")),
+        headers_raw=_binary_column(table, "_headers_raw"),
     )
+
+
+def _found(table: pa.Table, name: str) -> pa.ChunkedArray | None:
+    """The column as it is; None: it was left out. By position: to ask for all names takes longer than all else here."""
+    positions = table.schema.get_all_field_indices(name)
+    if len(positions) > 1:
+        raise CorruptObject(f"there are several columns {name}")
+    return table.column(positions[0]) if positions else None
 
 
 def _column(table: pa.Table, name: str) -> pa.Array:
     """One contiguous array of the type that the schema has for the column."""
-    field = ARROW_SCHEMA.field(name)
-    kind = field.type
-    if name not in table.column_names:
+    kind, is_nullable = _KINDS[name]
+    column = _found(table, name)
+    if column is None:
         column = pa.chunked_array([pa.nulls(table.num_rows, kind)])
-    else:
-        column = table.column(name)
-    if column.null_count and not field.nullable:
+    if column.null_count and not is_nullable:
         raise CorruptObject(f"rows lack their column {name}, which every record has")
     if column.type != kind:
         column = column.cast(kind)
@@ -144,7 +150,7 @@ def _column(table: pa.Table, name: str) -> pa.Array:
 
 
 def _timestamps(table: pa.Table) -> npt.NDArray[np.int64]:
-    if "_timestamp" not in table.column_names:
+    if _found(table, "_timestamp") is None:
         return np.full(table.num_rows, -1, np.int64)
     column = _column(table, "_timestamp")
     timestamp_ms: npt.NDArray[np.int64] = np.floor_divide(_values(column), 1000)
@@ -175,16 +181,26 @@ def _offsets(array: pa.Array) -> npt.NDArray[np.int32]:
     return np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
 
 
+def _binary_column(table: pa.Table, name: str) -> Binary:
+    """A column that was left out takes no detour over Arrow, which fills several buffers for nulls."""
+    if _found(table, name) is None:
+        rows = table.num_rows
+        return Binary(np.zeros(rows + 1, np.int32), np.empty(0, np.uint8), np.zeros(rows, np.uint8))
+    return _from_binary(_column(table, name))
+
+
 def _from_binary(array: pa.Array) -> Binary:
     data = array.buffers()[2] if len(array) else None
     content = np.frombuffer(data, np.uint8) if data is not None and len(data) else np.empty(0, np.uint8)
     return Binary(_offsets(array), content, _valid(array))
 
 
-def _list(headers: pa.Array, rows: int) -> tuple[npt.NDArray[np.int32], pa.StructArray]:
-    """Where each row's entries are. A null list has none, whatever its offsets say."""
-    if headers.null_count == rows:
-        return np.zeros(rows + 1, np.int32), pa.array([], _HEADERS_TYPE.value_type)
+def _headers(table: pa.Table) -> tuple[npt.NDArray[np.int32], pa.StructArray]:
+    """Where each row's entries are, and the entries. A null list has none, whatever its offsets say."""
+    rows = table.num_rows
+    headers = None if _found(table, "_headers") is None else _column(table, "_headers")
+    if headers is None or headers.null_count == rows:
+        return np.zeros(rows + 1, np.int32), _NO_ENTRIES
     if headers.null_count:
         headers = pc.fill_null(headers, pa.scalar([], _HEADERS_TYPE))
     return _offsets(headers), headers.values

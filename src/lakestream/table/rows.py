@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -94,17 +94,16 @@ class Places:
 class GroupRecords:
     """A decoded row group, ready to be encoded partition by partition."""
 
-    def __init__(self, columns: Columns, kept: npt.NDArray[np.bool_] | None) -> None:
-        self._columns = columns
+    def __init__(self, table: pa.Table, kept: npt.NDArray[np.bool_] | None) -> None:
+        self._table = table
+        self._pieces = [from_arrow(pa.Table.from_batches([piece])) for piece in table.to_batches()]
         self._kept = kept
         self._encoders: dict[int, Encoder] = {}
 
     @property
     def size_bytes(self) -> int:
         """Of the columns and of one encoder's order of rows."""
-        columns = self._columns
-        binaries = (columns.key, columns.value, columns.header_key, columns.header_value, columns.headers_raw)
-        return 64 * len(columns) + sum(b.offsets.nbytes + b.data.nbytes + b.valid.nbytes for b in binaries)
+        return sum(map(_size_bytes, self._pieces))
 
     async def encoder(self, partition: int) -> Encoder:
         if partition not in self._encoders:
@@ -112,19 +111,38 @@ class GroupRecords:
         return self._encoders[partition]
 
     def prepare(self, partition: int) -> None:
-        hit = self._columns.partition == partition
-        rows = np.flatnonzero(hit if self._kept is None else hit & self._kept)
-        self._encoders[partition] = sorted_encoder(self._columns, rows)
+        found = []
+        first_row = 0
+        for columns in self._pieces:
+            encoder = sorted_encoder(columns, self._rows_of(partition, columns, first_row))
+            first_row += len(columns)
+            if len(encoder.offsets):
+                found.append(encoder)
+        if any(after.offsets[0] <= before.offsets[-1] for before, after in pairwise(found)):
+            columns = from_arrow(self._table)
+            found = [sorted_encoder(columns, self._rows_of(partition, columns, 0))]
+        self._encoders[partition] = Encoder.joined(found)
+
+    def _rows_of(self, partition: int, columns: Columns, first_row: int) -> Longs | None:
+        """Of the columns, which begin with that row of the group; None: all."""
+        hit = columns.partition == partition
+        if self._kept is not None:
+            hit &= self._kept[first_row : first_row + len(columns)]
+        return None if hit.all() else np.flatnonzero(hit)
 
 
-def sorted_encoder(columns: Columns, rows: Longs) -> Encoder:
-    """The rows by offset. `CorruptObject` if an offset stands twice."""
-    offsets = columns.offset[rows]
-    steps = np.diff(offsets)
-    if not np.all(steps > 0):
+def _size_bytes(columns: Columns) -> int:
+    binaries = (columns.key, columns.value, columns.header_key, columns.header_value, columns.headers_raw)
+    return 64 * len(columns) + sum(b.offsets.nbytes + b.data.nbytes + b.valid.nbytes for b in binaries)
+
+
+def sorted_encoder(columns: Columns, rows: Longs | None = None) -> Encoder:
+    """The rows, or all, by offset. `CorruptObject` if an offset stands twice."""
+    offsets = columns.offset if rows is None else columns.offset[rows]
+    if not np.all(offsets[1:] > offsets[:-1]):
         order = np.argsort(offsets, kind="stable")
-        rows = rows[order]
         check_unique(offsets[order])
+        rows = order if rows is None else rows[order]
     return Encoder(columns, rows)
 
 
@@ -168,12 +186,12 @@ class RowReader:
         """The partition's records of a row group, by offset."""
 
         def decode(table: pa.Table) -> GroupRecords:
-            records = GroupRecords(from_arrow(table), _kept(group, deleted))
+            records = GroupRecords(table, _kept(group, deleted))
             records.prepare(partition)
             return records
 
         async def load() -> GroupRecords:
-            return await self._read(group, decode)
+            return await self._read(group, decode, pieces=True)
 
         key = ("records", *group.name, deleted.token(group.row_group.path))
         records = await self.cache.get(key, load, lambda loaded: loaded.size_bytes)
@@ -206,9 +224,9 @@ class RowReader:
         """The record columns of some rows, uncached, in the schema's types."""
         return await self._read(group, lambda table: canonical(table, RECORD_COLUMNS).take(pa.array(rows)))
 
-    async def _read(self, group: Group, convert: Callable[[pa.Table], T]) -> T:
+    async def _read(self, group: Group, convert: Callable[[pa.Table], T], *, pieces: bool = False) -> T:
         wanted = [name for name in RECORD_COLUMNS if name not in group.row_group.empty_columns]
-        return await self.files.read(group.row_group, group.footer, wanted, convert)
+        return await self.files.read(group.row_group, group.footer, wanted, convert, pieces=pieces)
 
 
 def _kept(group: Group, deleted: Deleted) -> npt.NDArray[np.bool_] | None:

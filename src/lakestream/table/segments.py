@@ -257,5 +257,4 @@ def _bytes_per_row(cluster: Sequence[Group]) -> int:
 
 
 def _encoder(tables: Sequence[pa.Table]) -> Encoder:
-    columns = from_arrow(pa.concat_tables(tables) if tables else ARROW_SCHEMA.empty_table())
-    return sorted_encoder(columns, np.arange(len(columns)))
+    return sorted_encoder(from_arrow(pa.concat_tables(tables) if tables else ARROW_SCHEMA.empty_table()))
