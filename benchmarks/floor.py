@@ -23,7 +23,7 @@ from obstore.store import ObjectStore, from_url
 
 from benchmarks.orders import payload
 from benchmarks.result import QUICK
-from lakestream.pipeline.session import MEMORY
+from lakestream.pipeline.session import WORKER_ENVIRONMENT
 from lakestream.records import Arena, Run, decode
 from lakestream.table.arrow import to_arrow
 from lakestream.table.writer import OPTIONS
@@ -37,7 +37,7 @@ ROW_GROUP_BYTES = 12 * 1024 * 1024
 def floor(url: str, value_bytes: int) -> float:
     """Megabytes of values per CPU second, in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.floor", url, str(value_bytes)]
-    return float(subprocess.run(command, env=os.environ | MEMORY, check=True, capture_output=True, text=True).stdout)
+    return float(subprocess.run(command, env=os.environ | WORKER_ENVIRONMENT, check=True, capture_output=True, text=True).stdout)
 
 
 def _row_groups(data: bytes) -> Iterator[pa.Table]:

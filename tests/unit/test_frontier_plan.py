@@ -125,8 +125,18 @@ def test_a_limited_tick_moves_every_partition_and_takes_first_parts(
 def test_tile_size_follows_the_work() -> None:
     settings = PipelineSettings(min_tile_bytes=10, target_tile_bytes=100)
     assert tile_bytes(1, 2, settings) == 10
-    assert tile_bytes(60, 2, settings) == 30
+    assert tile_bytes(60, 2, settings) in range(30, 33)
+    assert tile_bytes(210, 2, settings) in range(53, 57)
     assert tile_bytes(10_000, 2, settings) == 100
+
+
+@given(sizes=st.lists(st.integers(97, 103), min_size=24, max_size=24), parallelism=st.sampled_from([1, 2, 3, 4, 6]))
+def test_every_worker_gets_as_many_tiles(sizes: list[int], parallelism: int) -> None:
+    settings = PipelineSettings(min_tile_bytes=10, target_tile_bytes=850)
+    size = tile_bytes(sum(sizes), parallelism, settings)
+    made = plan(TARGET, [0] * 24, {index: tail((1, size)) for index, size in enumerate(sizes)}, tile_size=size)
+    assert len(made.tiles) % parallelism == 0
+    assert max(len(tile.slices) for tile in made.tiles) == min(len(tile.slices) for tile in made.tiles)
 
 
 def test_a_tile_survives_the_way_to_a_worker() -> None:

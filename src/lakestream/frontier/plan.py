@@ -6,12 +6,16 @@ takes such a range and reads every byte once. A partition too big for one tile i
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
 from lakestream.errors import StorageError
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.tile import Slice, Tile, size_of
 from lakestream.metadata.head import Extent
+
+_SLACK: Final = 16
+"""A tile may be larger than its share by one part in so many: partitions are never quite of one size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +63,12 @@ def due(topic: str, partition: int, frontier: int, extents: Sequence[Extent]) ->
 
 
 def tile_bytes(total_bytes: int, parallelism: int, settings: PipelineSettings) -> int:
-    """The tile size that keeps every worker busy without cutting small ticks to crumbs."""
-    share = -(-total_bytes // max(1, parallelism))
-    return min(settings.target_tile_bytes, max(settings.min_tile_bytes, share))
+    """The tile size that keeps every worker busy to the end without cutting small ticks to crumbs: as few tiles as their
+    largest size allows, and as many for each worker. Large tiles are good: they read large ranges of each object."""
+    workers = max(1, parallelism)
+    each = max(1, -(-total_bytes // (workers * settings.target_tile_bytes)))
+    share = -(-total_bytes // (workers * each))
+    return min(settings.target_tile_bytes, max(settings.min_tile_bytes, share + share // _SLACK))
 
 
 def limit(tails: Mapping[int, Sequence[Extent]], max_bytes: int) -> dict[int, tuple[Extent, ...]]:

@@ -12,8 +12,8 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Time from the start of one tick to the start of the next: how old a table may be whose topic does not say."""
     min_tile_bytes: int = 4 * MIB
     """A tile below this is not worth a task of its own."""
-    target_tile_bytes: int = 64 * MIB
-    """A worker holds one tile in memory, so this bounds it."""
+    target_tile_bytes: int = 192 * MIB
+    """A worker holds one tile in memory, so this bounds it. The larger a tile, the fewer and larger its reads."""
     max_tick_bytes: int = 1024 * MIB
     """Of one topic: more waits for the next tick, so that progress is committed now and then."""
     max_tail_bytes: int = 256 * MIB

@@ -31,12 +31,14 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 """
 _DAEMON: Final = "lakestream.pipeline.daemon"
-MEMORY: Final = {
+WORKER_ENVIRONMENT: Final = {
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+    "TOKIO_WORKER_THREADS": "1",
 }
-"""Workers fill and free the same large buffers over and over: keep the pages instead of giving them back."""
+"""Workers fill and free the same large buffers over and over: keep the pages instead of giving them back. One thread
+serves the sockets of one worker: more would wake each other up for every piece of an answer."""
 _JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """The JVM only hands tiles out: what its second compiler would speed up is less than a fifth of what it costs, and it
 makes so little garbage that a collector with threads of its own costs more than the pauses it saves."""
@@ -189,6 +191,6 @@ def options(settings: SparkSettings, scratch: Path) -> dict[str, str]:
     }
     if _is_local(settings):
         chosen |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-    for name, value in MEMORY.items():
+    for name, value in WORKER_ENVIRONMENT.items():
         chosen[f"spark.executorEnv.{name}"] = value
     return chosen | settings.options

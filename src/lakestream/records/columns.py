@@ -137,9 +137,9 @@ class Arena:
             _binary(rows, capacity_bytes, empty),
         )
         self._spare = empty(capacity_bytes + 64, np.uint8)
-        self.table = address_table(
-            [self._arrays.partition, *source_arrays(self._arrays), self._spare],
-        )
+        self._table = address_table([self._arrays.partition, *source_arrays(self._arrays), self._spare])
+        self.addresses = (int(address(self._table)), int(address(self.cursor)))
+        """Of the arrays' addresses and of the cursor, as the kernels take them."""
 
     @property
     def row_count(self) -> int:

@@ -70,9 +70,7 @@ def _fill(run: Run, arena: Arena) -> Iterator[Columns]:
     arena.cursor[_POSITION] = 0
     arena.cursor[_NEXT_OFFSET] = run.base_offset
     while True:
-        status = kernels().decode_run(
-            start, limit, run.partition, address(arena.table), address(arena.cursor), arena.capacity_bytes
-        )
+        status = kernels().decode_run(start, limit, run.partition, *arena.addresses, arena.capacity_bytes)
         needed_bytes = 0
         if status in (Status.COMPRESSED, Status.FULL):
             status, needed_bytes = _decode_one(run, start, arena)
@@ -112,8 +110,7 @@ def _decode_one(run: Run, start: int, arena: Arena) -> tuple[int, int]:
         size,
         run.partition,
         base_offset,
-        address(arena.table),
-        address(arena.cursor),
+        *arena.addresses,
         arena.capacity_bytes,
     )
     if status == Status.DONE:
