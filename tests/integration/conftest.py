@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.s3 import spark_s3_jar
 
 _SLOPPY = ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 _CACHE = Path(__file__).parents[2] / ".cache" / "jars"
-_JARS = ("delta-spark_", "delta-storage-", "iceberg-spark-runtime-")
+_JARS = ("delta-spark_", "delta-storage-", "iceberg-spark-runtime-", "sqlite-jdbc-")
 _EXTENSIONS = (
     "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     "io.delta.sql.DeltaSparkSessionExtension",
@@ -50,6 +51,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         pytest.fail(
             f"jars are missing of {', '.join(_JARS)}: set LAKESTREAM_SPARK_JARS or fill .cache/jars (make jars)"
         )
+    jars += [Path(jar) for jar in [spark_s3_jar()] if jar]
     from pyspark.sql import SparkSession
 
     folder = tmp_path_factory.mktemp("spark")

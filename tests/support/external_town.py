@@ -123,10 +123,26 @@ class Town:
                 break
         return found
 
-    def _messages(self) -> Iterator[Message]:
+    def records(self, first: int = 0) -> dict[int, tuple[object, ...]]:
+        """All that consumers know of each record from an offset to the last, which is not deleted."""
+        found: dict[int, tuple[object, ...]] = {}
+        for message in self._messages(first):
+            assert message.error() is None, message.error()
+            found[message.offset()] = (message.timestamp(), message.key(), message.value(), message.headers())
+            if message.offset() >= self.produced - 1:
+                break
+        return found
+
+    def read_error(self) -> int:
+        """The first error that comes; nothing else may."""
+        message = next(self._messages())
+        assert message.error() is not None, message.offset()
+        return int(message.error().code())
+
+    def _messages(self, first: int = 0) -> Iterator[Message]:
         consumer = Consumer({"bootstrap.servers": self.brokers.bootstrap, "group.id": "g", "enable.auto.commit": False})
         try:
-            consumer.assign([TopicPartition(TOPIC, 0, 0)])
+            consumer.assign([TopicPartition(TOPIC, 0, first)])
             deadline = time.monotonic() + WAIT_S
             while time.monotonic() < deadline:
                 message = consumer.poll(0.2)

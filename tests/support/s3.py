@@ -4,11 +4,15 @@ Its requests take turns: moto looks for an object and then stores it, and two ri
 which S3 never lets happen. And like Glue, unlike moto, it refuses to update a version of a table that is not the last.
 """
 
+import os
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+
+_SPARK_CACHE = Path(__file__).parents[2] / ".cache" / "spark-s3"
 
 _SERVER = """
 import sys
@@ -40,6 +44,12 @@ print(server.get_host_and_port()[1], flush=True)
 sys.stdin.read()
 server.stop()
 """
+
+
+def spark_s3_jar() -> str | None:
+    """With which Spark gets at S3: from the folder LAKESTREAM_SPARK_S3_JARS, else from the repository's cache."""
+    folder = Path(os.environ.get("LAKESTREAM_SPARK_S3_JARS", _SPARK_CACHE))
+    return next(map(str, sorted(folder.glob("iceberg-aws-bundle-*.jar"))), None)
 
 
 @contextmanager
