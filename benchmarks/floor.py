@@ -37,7 +37,8 @@ ROW_GROUP_BYTES = 12 * 1024 * 1024
 def floor(url: str, value_bytes: int) -> float:
     """Megabytes of values per CPU second, in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.floor", url, str(value_bytes)]
-    return float(subprocess.run(command, env=os.environ | WORKER_ENVIRONMENT, check=True, capture_output=True, text=True).stdout)
+    environment = os.environ | WORKER_ENVIRONMENT
+    return float(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
 
 
 def _row_groups(data: bytes) -> Iterator[pa.Table]:

@@ -1,4 +1,4 @@
-"""An S3 server for measurements: versitygw if there is one (`LAKESTREAM_S3_GATEWAY`, or on PATH), else moto."""
+"""An S3 server for measurements: versitygw or MinIO if there is one (on PATH, or `LAKESTREAM_S3_GATEWAY`), else moto"""
 
 import os
 import shutil
@@ -41,30 +41,36 @@ class S3:
 @contextmanager
 def s3() -> Iterator[S3]:
     """With an empty bucket."""
-    gateway = os.environ.get("LAKESTREAM_S3_GATEWAY") or shutil.which("versitygw")
+    gateway = os.environ.get("LAKESTREAM_S3_GATEWAY") or shutil.which("versitygw") or shutil.which("minio")
+    name = Path(gateway).name if gateway else "moto"
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="s3-bench-") as folder:
         (Path(folder) / BUCKET).mkdir()
         keys = {"ROOT_ACCESS_KEY": _KEYS["AWS_ACCESS_KEY_ID"], "ROOT_SECRET_KEY": _KEYS["AWS_SECRET_ACCESS_KEY"]}
-        command = (
-            [gateway, "--port", f"{HOST}:{port}", "posix", folder]
-            if gateway
-            else [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", HOST, "-p", str(port)]
-        )
+        keys |= {"MINIO_ROOT_USER": _KEYS["AWS_ACCESS_KEY_ID"], "MINIO_ROOT_PASSWORD": _KEYS["AWS_SECRET_ACCESS_KEY"]}
+        command = _command(gateway, name, port, folder)
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         with subprocess.Popen(command, env=os.environ | keys, **quiet) as process:  # type: ignore[call-overload]
             try:
                 address = f"http://{HOST}:{port}"
                 _wait(address, process)
-                if not gateway:
+                if name == "moto":
                     urllib.request.urlopen(
                         urllib.request.Request(f"{address}/{BUCKET}", method="PUT"), timeout=30
                     ).close()
                 made = _KEYS | {"AWS_ENDPOINT": address, "AWS_ENDPOINT_URL": address, "AWS_ALLOW_HTTP": "true"}
                 _check(address)
-                yield S3("versitygw" if gateway else "moto", f"s3://{BUCKET}", process.pid, made)
+                yield S3(name, f"s3://{BUCKET}", process.pid, made)
             finally:
                 process.terminate()
+
+
+def _command(gateway: str | None, name: str, port: int, folder: str) -> list[str]:
+    if gateway is None:
+        return [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", HOST, "-p", str(port)]
+    if name == "minio":
+        return [gateway, "server", "--address", f"{HOST}:{port}", folder]
+    return [gateway, "--port", f"{HOST}:{port}", "posix", folder]
 
 
 def _wait(address: str, process: "subprocess.Popen[bytes]") -> None:

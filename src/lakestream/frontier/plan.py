@@ -63,8 +63,8 @@ def due(topic: str, partition: int, frontier: int, extents: Sequence[Extent]) ->
 
 
 def tile_bytes(total_bytes: int, parallelism: int, settings: PipelineSettings) -> int:
-    """The tile size that keeps every worker busy to the end without cutting small ticks to crumbs: as few tiles as their
-    largest size allows, and as many for each worker. Large tiles are good: they read large ranges of each object."""
+    """The tile size that keeps every worker busy to the end without cutting small ticks to crumbs: as few tiles as
+    their largest size allows, and as many for each worker. Large ones are good: they read large ranges of objects."""
     workers = max(1, parallelism)
     each = max(1, -(-total_bytes // (workers * settings.target_tile_bytes)))
     share = -(-total_bytes // (workers * each))
