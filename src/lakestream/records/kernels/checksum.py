@@ -61,11 +61,26 @@ def _three_lanes(state, buffer, position, lane, table):
     return _advance(table, _advance(table, state) ^ second) ^ third
 
 
+@njit(nogil=True, inline="always")
+def _odd_bytes(state, buffer, position, count):
+    """The state after 1 to 8 bytes, of which eight can be read. Zeros before a message leave a state of zero as it is:
+    so the bytes take one step, behind as many zeros as a word has room for."""
+    bits = np.uint64(8 * count)
+    half = np.uint64(4 * count)
+    word = (load_word(buffer, position) ^ state) << (np.uint64(64) - bits)
+    return crc_word(np.uint64(0), word) ^ ((state >> half) >> half)
+
+
 @njit(nogil=True)
 def update_native(crc, buffer, start, end):
-    """The CRC32C of buffer[start:end] appended to what `crc` stands for."""
+    """The CRC32C of buffer[start:end] appended to what `crc` stands for. What does not fill words comes first: a loop
+    over the last bytes would cost a short record as much as all the rest."""
     state = np.uint64(crc ^ ONES)
     position = start
+    if end - position >= 8:
+        odd = ((end - position - 1) & 7) + 1
+        state = _odd_bytes(state, buffer, position, odd)
+        position += odd
     while end - position >= 3 * LONG_LANE:
         state = _three_lanes(state, buffer, position, LONG_LANE, LONG_SHIFT)
         position += 3 * LONG_LANE
