@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.hive import client_jar, hive_archive
 from support.s3 import spark_s3_jar
 
 _SLOPPY = ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
@@ -52,6 +53,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             f"jars are missing of {', '.join(_JARS)}: set LAKESTREAM_SPARK_JARS or fill .cache/jars (make jars)"
         )
     jars += [Path(jar) for jar in [spark_s3_jar()] if jar]
+    hive = hive_archive("4")
     from pyspark.sql import SparkSession
 
     folder = tmp_path_factory.mktemp("spark")
@@ -59,6 +61,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         SparkSession.builder.master("local[1]")
         .appName("tests")
         .config("spark.jars", ",".join(map(str, jars)))
+        .config("spark.driver.extraClassPath", str(client_jar(hive, folder)) if hive else "")
         .config("spark.sql.extensions", ",".join(_EXTENSIONS))
         .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
         .config("spark.databricks.delta.snapshotPartitions", "1")

@@ -27,6 +27,14 @@ def hive_archive(major: str) -> str | None:
     return next(map(str, sorted(folder.glob(f"hive-standalone-metastore-*{major}.*-bin.tar.gz"))), None)
 
 
+def client_jar(archive: str, folder: Path) -> Path:
+    """The client of that version, unpacked. Spark's own, 2.3, asks for tables in a way that Hive 4 does not know."""
+    with tarfile.open(archive, "r|gz") as packed:
+        entry = next(entry for entry in packed if "/hive-standalone-metastore-common-" in entry.name)
+        packed.extract(entry, folder, filter="data")
+    return folder / entry.name
+
+
 def on_derby(folder: Path) -> dict[str, str]:
     return {"javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/database;create=true"}
 
