@@ -26,6 +26,7 @@ from benchmarks.result import QUICK
 from lakestream.pipeline.session import WORKER_ENVIRONMENT
 from lakestream.records import Arena, Run, decode
 from lakestream.table.arrow import to_arrow
+from lakestream.table.compression import DEFAULT_COMPRESSION
 from lakestream.table.writer import OPTIONS
 
 ROUNDS = 3 if QUICK else 9
@@ -51,7 +52,7 @@ def _row_groups(data: bytes) -> Iterator[pa.Table]:
 def _one(store: ObjectStore, key: str, size_bytes: int, groups: list[pa.Table], target: str) -> None:
     obstore.get_range(store, key, start=0, length=size_bytes)
     sink = io.BytesIO()
-    with pq.ParquetWriter(sink, groups[0].schema, **OPTIONS) as writer:
+    with pq.ParquetWriter(sink, groups[0].schema, **DEFAULT_COMPRESSION.options(), **OPTIONS) as writer:
         for group in groups:
             writer.write_table(group, row_group_size=group.num_rows)
     obstore.put(store, target, sink.getbuffer(), use_multipart=False)

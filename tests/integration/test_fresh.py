@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 import uvloop
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from duckdb_extensions import import_extension
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import ForbiddenError
 from support.embedded import Embedded, embedded
 from support.processes import HOST, free_ports
 
@@ -221,3 +223,29 @@ def test_damage_is_told_and_the_table_is_answered_all_the_same(tmp_path: Path) -
         assert table.config["lakestream.freshness"] == "failed"
         assert metrics(door)["lakestream_fresh_failed_total"] == 1
         catalog.close()
+
+
+def test_files_are_compressed_as_the_table_asks(door: str, broker: Embedded, topic: str) -> None:
+    catalog = RestCatalog("lake", uri=f"{door}/iceberg")
+    ack(broker, topic, b"one")
+    table = catalog.load_table(("default", topic))
+    with table.transaction() as change:
+        change.set_properties({"write.parquet.compression-codec": "gzip", "write.parquet.compression-level": "6"})
+    ack(broker, topic, b"two")
+
+    def later_codecs() -> set[str]:
+        files = catalog.load_table(("default", topic)).inspect.files().to_pylist()
+        newest = [file for file in files if file["file_path"] not in {known["file_path"] for known in before}]
+        metadata = [pq.read_metadata(file["file_path"].removeprefix("file://")) for file in newest]
+        return {found.row_group(0).column(0).compression for found in metadata}
+
+    before = table.inspect.files().to_pylist()
+    deadline = time.monotonic() + DEADLINE_S
+    while later_codecs() != {"GZIP"}:
+        assert time.monotonic() < deadline, later_codecs()
+        time.sleep(0.05)
+    with (
+        pytest.raises(ForbiddenError, match="'lzo', and streams write zstd"),
+        table.refresh().transaction() as change,
+    ):
+        change.set_properties({"write.parquet.compression-codec": "lzo"})

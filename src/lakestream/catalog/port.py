@@ -12,6 +12,7 @@ from uuid import UUID
 
 from lakestream.metadata.names import TableName
 from lakestream.model import DataFile, PositionDeletes, WrittenFile
+from lakestream.table.compression import DEFAULT_COMPRESSION, Compression
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class View:
     frontier: tuple[int, ...]
     files: Sequence[DataFile]
     deletes: tuple[PositionDeletes, ...]
+    compression: Compression = DEFAULT_COMPRESSION
+    """Of files that are to be written for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ back to the records they belonged to. Branches and tags are the owner's.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +20,7 @@ from pyiceberg.table.snapshots import Snapshot
 from lakestream.catalog.index import ManifestIndex
 from lakestream.errors import TableRefused
 from lakestream.model import DataFile, PositionDeletes
+from lakestream.table.compression import COMPRESSION_PROPERTIES, chosen
 from lakestream.table.files import same_form
 from lakestream.table.schema import FRONTIER_PROPERTY, RAW_SCHEMA, STREAM_SPEC, parse_frontier
 
@@ -34,9 +35,19 @@ def check_outside(index: ManifestIndex, base: TableMetadata, new: TableMetadata)
     for name in _KEPT_PROPERTIES:
         if new.properties.get(name) != base.properties.get(name):
             raise TableRefused(f"property {name} of a stream's table cannot change: its files are looked for there")
+    _check_compression(base.properties, new.properties)
     _check_spec(new.spec())
     _check_added_columns(new.schema())
     _check_rows(index, base, new)
+
+
+def _check_compression(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    if all(before.get(name) == after.get(name) for name in COMPRESSION_PROPERTIES):
+        return
+    try:
+        chosen(after)
+    except ValueError as error:
+        raise TableRefused(str(error)) from error
 
 
 def _check_spec(spec: PartitionSpec) -> None:

@@ -29,6 +29,7 @@ from lakestream.metadata.store import Store
 from lakestream.metadata.topic_tables import detached_name, table_name
 from lakestream.model import DataFile, WrittenFile
 from lakestream.runtime import Runtime
+from lakestream.table.compression import chosen_or_default
 from lakestream.table.files import FileIndex
 from lakestream.table.schema import (
     DATA_FOLDER,
@@ -242,6 +243,7 @@ class PyIcebergTables:
             frontier=self.commits.frontier(topic_id, table, metadata),
             files=files,
             deletes=placed(files, [file for manifest in found for file in manifest.deletes]),
+            compression=chosen_or_default(metadata.properties),
         )
 
     def _read_named(self, current: Current) -> Named:

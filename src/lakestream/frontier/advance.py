@@ -122,6 +122,7 @@ def plan_tail(lake: Lake, tail: Tail, *, tile_size: int) -> Plan:
         location=tail.view.location,
         own_file_bytes=lake.settings.own_file_bytes,
         target_file_bytes=lake.settings.target_file_bytes,
+        compression=tail.view.compression,
     )
     return plan(target, tail.view.frontier, tail.due, tile_size=tile_size)
 

@@ -114,7 +114,11 @@ async def fold(lake: Lake, rewriter: Rewriter, view: View, planned: Fold, option
         keep = keeper(newest, planned.clean_below if expired else {})
         try:
             rewritten = await rewriter.rewrite(
-                run, view.deletes, own_file_bytes=lake.settings.own_file_bytes, keep=keep
+                run,
+                view.deletes,
+                own_file_bytes=lake.settings.own_file_bytes,
+                compression=view.compression,
+                keep=keep,
             )
         except Unmergeable:
             if len(run) == 1:

@@ -154,7 +154,10 @@ class Maintenance:
         while len(run) > 1:
             try:
                 rewritten = await self._rewriter.rewrite(
-                    run, view.deletes, own_file_bytes=self._lake.settings.own_file_bytes
+                    run,
+                    view.deletes,
+                    own_file_bytes=self._lake.settings.own_file_bytes,
+                    compression=view.compression,
                 )
             except Unmergeable:
                 self._refuse(run)

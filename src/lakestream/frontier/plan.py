@@ -13,6 +13,7 @@ from lakestream.errors import StorageError
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.tile import Slice, Tile, size_of
 from lakestream.metadata.head import Extent
+from lakestream.table.compression import DEFAULT_COMPRESSION, Compression
 
 _SLACK: Final = 16
 """A tile may be larger than its share by one part in so many: partitions are never quite of one size."""
@@ -37,6 +38,7 @@ class Target:
     location: str
     own_file_bytes: int
     target_file_bytes: int
+    compression: Compression = DEFAULT_COMPRESSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,7 @@ def _tile(target: Target, slices: Iterable[Slice]) -> Tile:
         slices=tuple(slices),
         own_file_bytes=target.own_file_bytes,
         target_file_bytes=target.target_file_bytes,
+        compression=target.compression,
     )
 
 

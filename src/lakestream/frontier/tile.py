@@ -7,6 +7,7 @@ import msgspec
 
 from lakestream.metadata.head import Extent
 from lakestream.model import WrittenFile
+from lakestream.table.compression import DEFAULT_COMPRESSION, Compression
 
 
 class Slice(msgspec.Struct, frozen=True, array_like=True):
@@ -31,6 +32,7 @@ class Tile(msgspec.Struct, frozen=True, array_like=True):
     slices: tuple[Slice, ...]
     own_file_bytes: int
     target_file_bytes: int
+    compression: Compression = DEFAULT_COMPRESSION
 
 
 class TileOutcome(msgspec.Struct, frozen=True, array_like=True):

@@ -74,12 +74,12 @@ class _Finished:
 class _OpenFile:
     """A Parquet file under way; its name says where the range ends that is committed with it."""
 
-    def __init__(self, part: Slice, spec_id: int) -> None:
+    def __init__(self, tile: Tile, part: Slice, spec_id: int) -> None:
         self._partition = part.partition
         self._last = last_offset(part)
         self._spec_id = spec_id
         self._sink = io.BytesIO()
-        self._writer = StreamFileWriter(self._sink)
+        self._writer = StreamFileWriter(self._sink, tile.compression)
 
     def write(self, columns: Columns) -> None:
         self._writer.write(columns)
@@ -108,7 +108,7 @@ def _files(tile: Tile, held: Bytes, file_id: UUID, arena: Arena) -> Iterator[_Fi
 def _shared(tile: Tile, parts: Sequence[Slice], held: Bytes, ids: Iterator[UUID], arena: Arena) -> Iterator[_Finished]:
     file: _OpenFile | None = None
     for columns in _decode(tile, parts, held, arena):
-        file = file or _OpenFile(parts[0], UNPARTITIONED.spec_id)
+        file = file or _OpenFile(tile, parts[0], UNPARTITIONED.spec_id)
         file.write(columns)
         if file.size_bytes >= tile.target_file_bytes:
             yield file.finish(tile.location, next(ids))
@@ -126,7 +126,7 @@ def _windows(tile: Tile, part: Slice, held: Bytes, ids: Iterator[UUID], arena: A
                 yield file.finish(tile.location, next(ids))
                 file = None
             current = window
-            file = file or _OpenFile(part, STREAM_SPEC.spec_id)
+            file = file or _OpenFile(tile, part, STREAM_SPEC.spec_id)
             file.write(rows)
     if file is not None:
         yield file.finish(tile.location, next(ids))

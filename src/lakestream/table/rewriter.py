@@ -20,6 +20,7 @@ from lakestream.objects.store import Buffer, ObjectStore
 from lakestream.records.columns import ARENA_BYTES
 from lakestream.table.arrow import ARROW_SCHEMA, canonical, places_from_arrow
 from lakestream.table.cache import SharedCache
+from lakestream.table.compression import DEFAULT_COMPRESSION, Compression
 from lakestream.table.deletes import Deleted, load_deletes
 from lakestream.table.parquet import ParquetFiles
 from lakestream.table.rows import Group, RowReader, check_unique
@@ -61,6 +62,7 @@ class Rewriter:
         deletes: Sequence[PositionDeletes],
         *,
         own_file_bytes: int,
+        compression: Compression = DEFAULT_COMPRESSION,
         keep: Keep | None = None,
     ) -> list[Rewritten]:
         """A partition with at least `own_file_bytes` in the files gets files of its own, one per offset window; the
@@ -71,10 +73,10 @@ class Rewriter:
         if size_bytes > self._max_bytes:
             if len(files) > 1:
                 raise Unmergeable(f"{size_bytes} bytes are more than the {self._max_bytes} that are rewritten at once")
-            return await self._stream(files[0], groups, deleted, keep)
+            return await self._stream(files[0], groups, deleted, compression, keep)
         tables = [await self._read(group, deleted) for group in groups]
         stored_bytes = sum(file.size_bytes for file in files)
-        return await asyncio.to_thread(_write, tables, stored_bytes, own_file_bytes, keep)
+        return await asyncio.to_thread(_write, tables, stored_bytes, own_file_bytes, compression, keep)
 
     async def read(
         self, file: DataFile, deleted: Deleted, columns: Sequence[str], take: Callable[[pa.Table], None]
@@ -89,11 +91,16 @@ class Rewriter:
         return await load_deletes(deletes, self._files, self._cache)
 
     async def _stream(
-        self, file: DataFile, groups: Sequence[Group], deleted: Deleted, keep: Keep | None
+        self,
+        file: DataFile,
+        groups: Sequence[Group],
+        deleted: Deleted,
+        compression: Compression,
+        keep: Keep | None,
     ) -> list[Rewritten]:
         """One large file, row group by row group, which must be in order; only the new file is held as a whole."""
         sink = io.BytesIO()
-        writer = StreamFileWriter(sink)
+        writer = StreamFileWriter(sink, compression)
 
         def write(rows: pa.Table) -> None:
             rows = _sorted([rows])
@@ -138,7 +145,9 @@ def _there(table: pa.Table, columns: Sequence[str], group: Group, deleted: Delet
     return rows if kept is None else rows.filter(pa.array(kept))
 
 
-def _write(tables: Sequence[pa.Table], stored_bytes: int, own_file_bytes: int, keep: Keep | None) -> list[Rewritten]:
+def _write(
+    tables: Sequence[pa.Table], stored_bytes: int, own_file_bytes: int, compression: Compression, keep: Keep | None
+) -> list[Rewritten]:
     rows = _sorted(tables)
     all_rows = rows.num_rows
     if keep is not None and all_rows:
@@ -148,11 +157,10 @@ def _write(tables: Sequence[pa.Table], stored_bytes: int, own_file_bytes: int, k
     row_bytes = max(1, stored_bytes // all_rows)
     chunk_rows = max(1, ARENA_BYTES // max(1, rows.nbytes // rows.num_rows))
     own, shared = _layout(rows, max(1, -(-own_file_bytes // row_bytes)))
-    found = [_file([rows.slice(start, stop - start)], STREAM_SPEC.spec_id, chunk_rows) for start, stop in own]
+    write = partial(_file, compression=compression, chunk_rows=chunk_rows)
+    found = [write([rows.slice(start, stop - start)], STREAM_SPEC.spec_id) for start, stop in own]
     if shared:
-        found.append(
-            _file([rows.slice(start, stop - start) for start, stop in shared], UNPARTITIONED.spec_id, chunk_rows)
-        )
+        found.append(write([rows.slice(start, stop - start) for start, stop in shared], UNPARTITIONED.spec_id))
     return found
 
 
@@ -183,9 +191,9 @@ def _layout(rows: pa.Table, own_rows: int) -> tuple[list[tuple[int, int]], list[
     return own, [run for run in runs if int(partition[run[0]]) not in large]
 
 
-def _file(parts: Sequence[pa.Table], spec_id: int, chunk_rows: int) -> Rewritten:
+def _file(parts: Sequence[pa.Table], spec_id: int, *, compression: Compression, chunk_rows: int) -> Rewritten:
     sink = io.BytesIO()
-    writer = StreamFileWriter(sink)
+    writer = StreamFileWriter(sink, compression)
     for chunk in _chunks(pa.concat_tables(parts), chunk_rows):
         writer.write_rows(chunk)
     stats = writer.close()

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from lakestream.model import WrittenFile
 from lakestream.records import Columns
 from lakestream.table.arrow import ARROW_SCHEMA, places_from_arrow, to_arrow
+from lakestream.table.compression import DEFAULT_COMPRESSION, Compression
 from lakestream.table.seal import reserve, seal
 
 Ints = npt.NDArray[np.int32]
@@ -18,8 +19,6 @@ Longs = npt.NDArray[np.int64]
 
 _DELTA: Final = "DELTA_BINARY_PACKED"
 OPTIONS: Final = {
-    "compression": "zstd",
-    "compression_level": 1,
     "use_dictionary": ["_stream_partition"],
     "column_encoding": {"_offset": _DELTA, "_timestamp": _DELTA, "_timestamp_type": _DELTA, "_kind": _DELTA},
     # Bounds where they prune, null counts where a reader can then leave a column out.
@@ -35,7 +34,7 @@ OPTIONS: Final = {
     # For other engines; our own reader has checksums that cover more.
     "write_page_checksum": True,
 }
-"""How PyArrow writes a file of a stream's table."""
+"""How PyArrow writes a file of a stream's table, beside its compression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +73,10 @@ class StreamFileWriter:
     temporary file.
     """
 
-    def __init__(self, sink: BinaryIO) -> None:
+    def __init__(self, sink: BinaryIO, compression: Compression = DEFAULT_COMPRESSION) -> None:
         self._sink = sink
         self._start = sink.tell()
-        self._parquet = pq.ParquetWriter(sink, ARROW_SCHEMA, **OPTIONS)
+        self._parquet = pq.ParquetWriter(sink, ARROW_SCHEMA, **compression.options(), **OPTIONS)
         self._first_partition = -1
         self._last = (-1, -1)
         self._row_groups = 0
