@@ -4,16 +4,20 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from support.batches import batch
 from support.streams import Cluster
 
 from lakestream.errors import LakestreamError, ObjectMissing, Unavailable
 from lakestream.model import StreamPartition, WrittenFile
 from lakestream.stream import FetchPartition, Streams
+from lakestream.stream.offsets import OffsetAt
+
+Ask = Callable[[Streams, StreamPartition, Any], Awaitable[LakestreamError | None]]
 
 
-def fetch_while(each_read: Callable[[Cluster, StreamPartition], Awaitable[None]]) -> LakestreamError | None:
-    """The error of a fetch below the frontier, whose files are all gone when it looks for them."""
+def ask_while(each_read: Callable[[Cluster, StreamPartition], Awaitable[None]], ask: Ask) -> LakestreamError | None:
+    """The error of what is asked for below the frontier, where all files are gone when somebody looks for them."""
 
     async def whole() -> LakestreamError | None:
         cluster = Cluster()
@@ -29,27 +33,62 @@ def fetch_while(each_read: Callable[[Cluster, StreamPartition], Awaitable[None]]
                 await each_read(cluster, partition)
                 raise ObjectMissing("gone.parquet does not exist")
 
-            return await _error(streams, partition, read)
+            return await ask(streams, partition, read)
 
     return asyncio.run(whole())
 
 
-async def _error(streams: Streams, partition: StreamPartition, read: Any) -> LakestreamError | None:
+async def fetch(streams: Streams, partition: StreamPartition, read: Any) -> LakestreamError | None:
     streams._fetcher._history.read = read  # type: ignore[method-assign]
     [fetched] = await streams.fetch([FetchPartition(partition, 0, 1000)], min_bytes=1, max_bytes=1000, max_wait_ms=0)
     return fetched.error
 
 
-def test_a_missing_file_of_the_present_view_is_an_alarm() -> None:
+async def find(streams: Streams, partition: StreamPartition, read: Any) -> LakestreamError | None:
+    streams._offsets._history.first_at_or_after = read  # type: ignore[method-assign]
+    try:
+        await streams.list_offset(partition, 5)
+    except LakestreamError as error:
+        return error
+    return None
+
+
+asked = pytest.mark.parametrize("ask", [fetch, find])
+
+
+@asked
+def test_a_missing_file_of_the_present_view_is_an_alarm(ask: Ask) -> None:
     async def nothing(cluster: Cluster, partition: StreamPartition) -> None:
         """The table stays as it is."""
 
-    assert isinstance(fetch_while(nothing), ObjectMissing)
+    assert isinstance(ask_while(nothing, ask), ObjectMissing)
 
 
-def test_a_table_that_changes_faster_than_it_is_read_is_asked_for_again() -> None:
+@asked
+def test_a_table_that_changes_faster_than_it_is_read_is_asked_for_again(ask: Ask) -> None:
     async def rewrite(cluster: Cluster, partition: StreamPartition) -> None:
         view = await cluster.tables.load(partition.topic_id)
         await cluster.tables.commit(view, add=[], remove=[], frontier=view.frontier)
 
-    assert isinstance(fetch_while(rewrite), Unavailable)
+    assert isinstance(ask_while(rewrite, ask), Unavailable)
+
+
+def test_an_offset_is_looked_for_again_where_the_table_has_moved_on() -> None:
+    async def ask(streams: Streams, partition: StreamPartition, gone: Any) -> LakestreamError | None:
+        history, reads = streams._offsets._history, list[int]()
+
+        async def first_at_or_after(*_: Any, **__: Any) -> tuple[int, int]:
+            reads.append(1)
+            if len(reads) < 3:
+                await gone()
+            return 0, 7
+
+        history.first_at_or_after = first_at_or_after  # type: ignore[method-assign]
+        assert await streams.list_offset(partition, 5) == OffsetAt(0, 7)
+        return None
+
+    async def rewrite(cluster: Cluster, partition: StreamPartition) -> None:
+        view = await cluster.tables.load(partition.topic_id)
+        await cluster.tables.commit(view, add=[], remove=[], frontier=view.frontier)
+
+    assert ask_while(rewrite, ask) is None

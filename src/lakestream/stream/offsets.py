@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakestream.catalog.port import View
+from lakestream.errors import ObjectMissing, Unavailable
 from lakestream.metadata.head import Extent
 from lakestream.model import StreamPartition
 from lakestream.records import Arena, Run, decode
@@ -19,6 +20,7 @@ from lakestream.table import HistorySource
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
+_VIEWS_TRIED: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +39,28 @@ class OffsetFinder:
         self._history = history
 
     async def find(self, partition: StreamPartition, timestamp_ms: int) -> OffsetAt:
-        await self._tails.refresh([partition])
-        tail = self._tails.get(partition)
-        if timestamp_ms == LATEST:
-            return OffsetAt(tail.end_offset, -1)
-        if timestamp_ms == EARLIEST:
-            return OffsetAt(tail.head.log_start, -1)
-        extents = list(tail.extents)
-        view = await self._views.current(partition.topic_id, reload=True)
-        frontier = frontier_of(view, partition.index)
-        extents = [extent for extent in extents if extent.end_offset > frontier]
-        if timestamp_ms == MAX_TIMESTAMP:
-            return await self._newest(partition, view, tail.head.log_start, frontier, extents)
-        return await self._first_at(partition, view, tail.head.log_start, frontier, extents, timestamp_ms)
+        """`ObjectMissing` if the present view names a file that is gone, `Unavailable` if the table changes faster than
+        it is read."""
+        for _ in range(_VIEWS_TRIED):
+            await self._tails.refresh([partition])
+            tail = self._tails.get(partition)
+            if timestamp_ms == LATEST:
+                return OffsetAt(tail.end_offset, -1)
+            if timestamp_ms == EARLIEST:
+                return OffsetAt(tail.head.log_start, -1)
+            extents = list(tail.extents)
+            view = await self._views.current(partition.topic_id, reload=True)
+            frontier = frontier_of(view, partition.index)
+            extents = [extent for extent in extents if extent.end_offset > frontier]
+            try:
+                if timestamp_ms == MAX_TIMESTAMP:
+                    return await self._newest(partition, view, tail.head.log_start, frontier, extents)
+                return await self._first_at(partition, view, tail.head.log_start, frontier, extents, timestamp_ms)
+            except ObjectMissing as error:
+                missing = error
+        if await self._views.current(partition.topic_id, reload=True) != view:
+            raise Unavailable(f"{view.table if view else 'the table'} changes faster than it is read: ask again")
+        raise missing
 
     async def _first_at(
         self,
