@@ -61,7 +61,7 @@ def refused(lake: Lake, words: str) -> None:
         offsets(lake)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.sets(st.integers(0, ROWS - 1)), min_size=1, max_size=3))
 def test_no_row_that_a_vector_names_is_served_and_every_other_is(gone: list[set[int]]) -> None:
     lake = lake_of(len(gone))
