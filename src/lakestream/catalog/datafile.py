@@ -1,6 +1,10 @@
 """A written Parquet file as an Iceberg data file, with the metrics of its own footer. Blocking."""
 
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,17 +25,27 @@ from lakestream.model import WrittenFile
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC, UNPARTITIONED
 from lakestream.table.seal import check_footer
 
+_TAIL_BYTES: Final = 64 * 1024
+_MAGIC_BYTES: Final = 4
+_END_BYTES: Final = 8
+"""Length of the footer and magic."""
+_THREADS: Final = 8
+
+
+def all_to_iceberg(io: FileIO, metadata: TableMetadata, files: Sequence[WrittenFile]) -> list[DataFile]:
+    """Each as `to_iceberg` has it, several at once: a distant store takes its time for every footer."""
+    with ThreadPoolExecutor(min(_THREADS, max(1, len(files)))) as threads:
+        return list(threads.map(lambda file: to_iceberg(io, metadata, file), files))
+
 
 def to_iceberg(io: FileIO, metadata: TableMetadata, file: WrittenFile) -> DataFile:
     """Raises ValueError if the file cannot be in its spec, `CorruptObject` if it is not what its writer said."""
     partition = _partition(file)
     try:
-        source = io.new_input(file.path)
-        size_bytes = len(source)
-        with source.open() as stream:
-            check_footer(file.path, _footer_bytes(stream, size_bytes))
-            stream.seek(0)
-            footer = pq.read_metadata(stream)
+        with io.new_input(file.path).open() as stream:
+            size_bytes, data = _footer_bytes(stream)
+        check_footer(file.path, data)
+        footer = pq.read_metadata(pa.BufferReader(data))
     except FileNotFoundError as error:
         raise ObjectMissing(f"data file {file.path} is missing") from error
     except pa.ArrowInvalid as error:
@@ -68,12 +82,17 @@ def to_iceberg(io: FileIO, metadata: TableMetadata, file: WrittenFile) -> DataFi
     return data_file
 
 
-def _footer_bytes(stream: InputStream, size_bytes: int) -> bytes:
-    """With its length and the magic behind it; what cannot be one is left to the parser."""
-    stream.seek(max(0, size_bytes - 8))
-    end = stream.read(8)
-    stream.seek(max(0, size_bytes - 8 - int.from_bytes(end[:4], "little")))
-    return stream.read()
+def _footer_bytes(stream: InputStream) -> tuple[int, bytes]:
+    """The file's size, and its footer with its length and the magic behind it, as a rule in one read. What cannot be a
+    footer is left to the parser."""
+    size_bytes = stream.seek(0, os.SEEK_END)
+    stream.seek(max(0, size_bytes - _TAIL_BYTES))
+    tail = stream.read()
+    footer_bytes = int.from_bytes(tail[-_END_BYTES:-_MAGIC_BYTES], "little") + _END_BYTES
+    if len(tail) < min(footer_bytes, size_bytes):
+        stream.seek(max(0, size_bytes - footer_bytes))
+        tail = stream.read()
+    return size_bytes, tail[-footer_bytes:]
 
 
 def _partition(file: WrittenFile) -> Record:

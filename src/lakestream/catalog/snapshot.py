@@ -32,7 +32,7 @@ from pyiceberg.table.snapshots import (
 )
 from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, SetSnapshotRefUpdate, TableUpdate
 
-from lakestream.catalog.datafile import to_iceberg
+from lakestream.catalog.datafile import all_to_iceberg
 from lakestream.catalog.expiry import plan_expiry
 from lakestream.catalog.files import MetadataFiles
 from lakestream.catalog.index import ManifestIndex, read_entries
@@ -74,7 +74,7 @@ class SnapshotBuilder:
     def build(self) -> tuple[TableUpdate, ...]:
         plan, metadata = self._plan, self._metadata
         parent = metadata.current_snapshot()
-        added = [to_iceberg(self._files.io, metadata, file) for file in plan.add]
+        added = all_to_iceberg(self._files.io, metadata, plan.add)
         old = () if parent is None else self._index.manifests(parent.manifest_list)
         kept, rewritten, removed = self._without_removed([manifest for manifest in old if _live_count(manifest)])
         manifests = [*self._added_manifests(added), *rewritten, *self._merged(kept)]
