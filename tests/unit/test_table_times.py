@@ -1,15 +1,20 @@
 """Offsets by time, against a plain search."""
 
 import asyncio
+import io
 import random
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.lake import BASE_MS, Lake, expected, shuffled, table
 
 from lakestream.table.arrow import ARROW_SCHEMA
+from lakestream.table.files import UNBOUNDED
+from lakestream.table.footers import Footer, parse_footers
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -48,3 +53,24 @@ def test_records_without_a_time_are_never_the_newest() -> None:
     assert asyncio.run(lake.reader.newest(lake.files, [], partition=0, end_offset=3)) is None
     first = lake.reader.first_at_or_after(lake.files, [], partition=0, timestamp_ms=0, offset=0, end_offset=3)
     assert asyncio.run(first) is None
+
+
+@pytest.mark.parametrize("stored", ["ms", "us", "ns", "INT96", "number", "time of day"])
+@pytest.mark.parametrize("store_schema", [True, False])
+def test_the_newest_time_of_a_footer_is_never_too_low(stored: str, store_schema: bool) -> None:
+    """In whatever unit: what is no time, or has no bounds, counts as any."""
+    newest_ms = BASE_MS + 999
+    times: pa.Array = pa.array([BASE_MS, newest_ms], pa.timestamp("ms", tz="UTC"))
+    if stored == "number":
+        times = times.cast(pa.int64())
+    elif stored == "time of day":
+        times = pa.array([1, 2], pa.time64("us"))
+    elif stored != "INT96":
+        times = times.cast(pa.timestamp(stored, tz="UTC"))
+    rows = pa.table({"_stream_partition": pa.array([0, 0], pa.int32()), "_offset": [0, 1], "_timestamp": times})
+    sink = io.BytesIO()
+    pq.write_table(rows, sink, store_schema=store_schema, use_deprecated_int96_timestamps=stored == "INT96")
+    [footer] = parse_footers(["a.parquet"], [sink.getvalue()])
+    assert isinstance(footer, Footer)
+    [group] = footer.groups
+    assert group.timestamp_max_ms == (newest_ms + 1 if stored in ("ms", "us", "ns") else UNBOUNDED)

@@ -105,7 +105,11 @@ def canonical(table: pa.Table, names: Sequence[str]) -> pa.Table:
 def places_from_arrow(table: pa.Table) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Partition, offset and timestamp (-1: none) of the rows; no timestamps if the column was not read."""
     times = np.empty(0, np.int64) if _found(table, "_timestamp") is None else _timestamps(table)
-    return _values(_column(table, "_stream_partition")), _values(_column(table, "_offset")), times
+    return _values(_column(table, "_stream_partition")), offsets_from_arrow(table), times
+
+
+def offsets_from_arrow(table: pa.Table) -> npt.NDArray[np.int64]:
+    return _values(_column(table, "_offset"))
 
 
 def from_arrow(table: pa.Table) -> Columns:
@@ -169,7 +173,7 @@ def _valid(array: pa.Array) -> npt.NDArray[np.uint8]:
 
 def _values(array: pa.Array) -> npt.NDArray[Any]:
     """The numbers, whatever stands where a null is."""
-    dtype = np.int32 if array.type == pa.int32() else np.int64
+    dtype = np.int32 if array.type.bit_width == 32 else np.int64
     if not len(array):
         return np.empty(0, dtype)
     return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)]

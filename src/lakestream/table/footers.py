@@ -1,5 +1,6 @@
 """What Parquet files say of themselves: their footers, parsed and judged before a row is read."""
 
+import json
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +15,8 @@ from lakestream.table.seal import check_footer, chunk_checksums, chunk_range, fo
 from lakestream.table.trial import TRIALS
 
 _FOOTER_END: Final = struct.Struct("<I4s")
-_UNITS_PER_MS: Final = {"s": 0.001, "ms": 1, "us": 1000, "ns": 1_000_000}
-UNREADABLE: Final = (pa.ArrowException, OSError, ValueError, IndexError, OverflowError)
+_UNITS_PER_MS: Final = {"milliseconds": 1, "microseconds": 1000, "nanoseconds": 1_000_000}
+UNREADABLE: Final = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError)
 """How Arrow and its bindings tell that bytes are not what they should be."""
 _OPTIONAL_COLUMNS: Final = {
     "_key": "_key",
@@ -129,14 +130,14 @@ def _parse_footer(path: str, data: bytes) -> Footer:
     try:
         metadata = pq.read_metadata(pa.BufferReader(data))
         checksums = chunk_checksums(path, metadata)
-        unit = _timestamp_unit(metadata)
         schema = metadata.schema
         leaves = tuple(schema.column(position).path for position in range(metadata.num_columns))
         places = {leaf: position for position, leaf in enumerate(leaves)}
+        units = _units_per_ms(schema.column(places["_timestamp"])) if "_timestamp" in places else None
         groups = []
         first_row = 0
         for index in range(metadata.num_row_groups):
-            group = _row_group(path, metadata.row_group(index), places, index, first_row, unit)
+            group = _row_group(path, metadata.row_group(index), places, index, first_row, units)
             first_row += group.row_count
             groups.append(group)
     except UNREADABLE as error:
@@ -144,22 +145,22 @@ def _parse_footer(path: str, data: bytes) -> Footer:
     return Footer(metadata, leaves, tuple(groups), checksums)
 
 
-def _timestamp_unit(metadata: pq.FileMetaData) -> str | None:
-    schema = metadata.schema.to_arrow_schema()
-    position = schema.get_field_index("_timestamp")
-    kind = schema.field(position).type if position >= 0 else None
-    return kind.unit if kind is not None and pa.types.is_timestamp(kind) else None
+def _units_per_ms(column: Any) -> int | None:
+    """Of the column's numbers; None: they are no times. What the file itself says: to have Arrow derive its own schema
+    takes as long as all else here."""
+    kind = column.logical_type
+    return _UNITS_PER_MS[json.loads(kind.to_json())["timeUnit"]] if kind.type == "TIMESTAMP" else None
 
 
 def _row_group(
-    path: str, group: Any, places: Mapping[str, int], index: int, first_row: int, timestamp_unit: str | None
+    path: str, group: Any, places: Mapping[str, int], index: int, first_row: int, units_per_ms: int | None
 ) -> RowGroup:
     chunks = {leaf: group.column(places[leaf]) for leaf in _JUDGED_LEAVES if leaf in places}
     partition_min, partition_max = _bounds(chunks.get("_stream_partition"))
     offset_min, offset_max = _bounds(chunks.get("_offset"))
-    _, newest = _bounds(chunks.get("_timestamp")) if timestamp_unit else (0, UNBOUNDED)
-    if timestamp_unit and newest != UNBOUNDED:
-        newest = int(newest / _UNITS_PER_MS[timestamp_unit]) + 1
+    _, newest = _bounds(chunks.get("_timestamp")) if units_per_ms else (0, UNBOUNDED)
+    if units_per_ms and newest != UNBOUNDED:
+        newest = newest // units_per_ms + 1
     return RowGroup(
         path=path,
         index=index,

@@ -120,7 +120,8 @@ class ParquetFiles:
         except LakestreamError as error:
             return error
         try:
-            data = await asyncio.gather(*(self._store.get_range(key, start, end - start) for start, end in spans))
+            asked = [self._store.get_range(key, start, end - start) for start, end in spans]
+            data = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
         except CorruptObject as error:
             return CorruptObject(f"{named(read.group)} cannot be read: {error}")
         except LakestreamError as error:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from lakestream.errors import CorruptObject, LakestreamError
 from lakestream.model import DataFile
 from lakestream.records import Columns, Encoder
-from lakestream.table.arrow import canonical, from_arrow, places_from_arrow
+from lakestream.table.arrow import canonical, from_arrow, offsets_from_arrow, places_from_arrow
 from lakestream.table.cache import SharedCache
 from lakestream.table.deletes import Deleted
 from lakestream.table.footers import Footer, RowGroup
@@ -274,10 +274,11 @@ def _placed(group: Group, deleted: Deleted) -> Callable[[pa.Table], Places]:
 
 
 def _places(table: pa.Table, group: Group, deleted: Deleted) -> Places:
-    if group.partition is not None and "_stream_partition" not in table.column_names:
-        only = pa.array(np.full(table.num_rows, group.partition, np.int32))
-        table = table.append_column("_stream_partition", only)
-    partition, offset, timestamp_ms = places_from_arrow(table)
+    if group.partition is not None and table.num_columns == len(_OFFSET_COLUMN):
+        offset, timestamp_ms = offsets_from_arrow(table), np.empty(0, np.int64)
+        partition = np.full(len(offset), group.partition, np.int32)
+    else:
+        partition, offset, timestamp_ms = places_from_arrow(table)
     group.footer.exact[group.row_group.index] = _exact(partition, offset)
     kept = _kept(group, deleted)
     if kept is None:
