@@ -134,31 +134,35 @@ def _windows(tile: Tile, part: Slice, held: Bytes, ids: Iterator[UUID], arena: A
 
 def _decode(tile: Tile, parts: Sequence[Slice], held: Bytes, arena: Arena) -> Iterator[Columns]:
     """The records of the slices in (partition, offset) order, nothing below a slice's start."""
+    taken: list[Extent] = []
+
+    def runs() -> Iterator[Run]:
+        for part in parts:
+            for extent in part.extents:
+                taken[:] = [extent]
+                yield _run(tile, part, extent, held)
+
     try:
-        yield from decode((_run(tile, part, extent, held) for part in parts for extent in part.extents), arena)
+        yield from decode(runs(), arena)
     except CorruptRecords as error:
+        [extent] = taken
         raise CorruptObject(
-            f"topic {tile.topic} ({tile.topic_id}): batches in the WAL do not decode, although their checksum holds: "
-            f"{error}"
+            f"object {extent.object_key} at {extent.position}, topic {tile.topic} ({tile.topic_id}): the batches do not"
+            f" decode, although their checksum holds: {error}"
         ) from error
 
 
 def _run(tile: Tile, part: Slice, extent: Extent, held: Bytes) -> Run:
-    """The extent's batches from the slice's start on. They must give exactly the offsets that the extent claims:
-    one more or less would put a record into the table twice or never."""
+    """The extent's batches from the slice's start on, which must give exactly the offsets that the extent claims."""
     data = extent_bytes(tile, part, extent, held)
-    first, position, offset = extent.base_offset, 0, extent.base_offset
+    if extent.base_offset >= part.start:
+        return Run(part.partition, extent.base_offset, data, extent.end_offset)
+    offset = extent.base_offset
     for batch in walk(data):
         if offset == part.start:
-            first, position = offset, batch.position
+            return Run(part.partition, offset, data[batch.position :], extent.end_offset)
         offset += batch.last_offset_delta + 1
-    if offset != extent.end_offset or first < part.start:
-        raise CorruptObject(
-            f"object {extent.object_key} at {extent.position}: the batches of topic {tile.topic}, partition "
-            f"{part.partition} are the offsets {extent.base_offset} to {offset}, not to {extent.end_offset}"
-            + (f" with a batch that starts at {part.start}" if first < part.start else "")
-        )
-    return Run(part.partition, first, data[position:])
+    raise CorruptRecords(f"no batch of partition {part.partition} starts at {part.start}, where the table ends")
 
 
 def _place(tile: Tile, store: ObjectStore) -> tuple[ObjectStore, str]:

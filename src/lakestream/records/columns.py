@@ -77,8 +77,12 @@ class Columns:
 
     def split(self, window: int) -> Iterator[tuple[int, int, Columns]]:
         """(partition, first offset of the window, records) for each run of records in one partition and one aligned
-        offset window of that width."""
+        offset window of that width. The records are in (partition, offset) order."""
         if not len(self):
+            return
+        first, last = int(self.offset[0]) // window, int(self.offset[-1]) // window
+        if self.partition[0] == self.partition[-1] and first == last:
+            yield int(self.partition[0]), first * window, self
             return
         starts = self.offset - self.offset % window
         cuts = np.flatnonzero((np.diff(self.partition) != 0) | (np.diff(starts) != 0)) + 1

@@ -28,11 +28,13 @@ _PARTITION_BREAK_BYTES: Final = 1024 * 1024
 
 
 class Run(NamedTuple):
-    """Batches of one partition, to be numbered densely from base_offset whatever their headers say."""
+    """Batches of one partition, to be numbered densely from base_offset whatever their headers say. They must end at
+    end_offset, if that is known: one offset more or less, and a record would be there twice or never."""
 
     partition: int
     base_offset: int
     data: Buffer
+    end_offset: int | None = None
 
 
 def decode(runs: Iterable[Run], arena: Arena) -> Iterator[Columns]:
@@ -75,6 +77,11 @@ def _fill(run: Run, arena: Arena) -> Iterator[Columns]:
         if status in (Status.COMPRESSED, Status.FULL):
             status, needed_bytes = _decode_one(run, start, arena)
         if status == Status.DONE and arena.cursor[_POSITION] >= limit:
+            if run.end_offset not in (None, arena.cursor[_NEXT_OFFSET]):
+                raise CorruptRecords(
+                    f"the batches of partition {run.partition} are the offsets {run.base_offset} to"
+                    f" {arena.cursor[_NEXT_OFFSET]}, not to {run.end_offset}"
+                )
             return
         if status == Status.FULL:
             if arena.row_count:
