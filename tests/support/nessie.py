@@ -26,12 +26,13 @@ def nessie_jar() -> str | None:
 def nessie(jar: str, folder: Path, bucket: str, s3: str) -> Iterator[str]:
     """The address of its Iceberg REST catalog, whose one warehouse is the bucket on the S3 server; everything is kept
     in memory."""
-    port = free_ports()
+    port = free_ports(2)
     s3_options = "nessie.catalog.service.s3.default-options"
     settings = {
         "quarkus.http.host": HOST,
         "quarkus.http.port": str(port),
-        "quarkus.management.enabled": "false",
+        "quarkus.management.host": HOST,
+        "quarkus.management.port": str(port + 1),
         "quarkus.oidc.tenant-enabled": "false",
         "quarkus.otel.sdk.disabled": "true",
         "nessie.version.store.type": "IN_MEMORY",
