@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 
 import psycopg2
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 from support.external import Place, external_place, sql_place
 from support.external_town import TABLE, WAIT_S, Town, external_town
@@ -19,6 +20,7 @@ from support.tables import OTHER, write_file
 from lakestream.errors import Unavailable
 from lakestream.metadata.memory import MemoryStore
 from lakestream.runtime import system
+from lakestream.table.schema import RAW_SCHEMA
 
 pytestmark = pytest.mark.filterwarnings("ignore:Parquet writer option")
 HALF = 6
@@ -60,21 +62,34 @@ def test_a_stream_lives_there(town: Town) -> None:
     town.check_all(without=(3,))
 
 
-def test_a_topic_cannot_have_the_name_of_a_table_that_is_there(town: Town) -> None:
-    town.outsider.create_table(("default", "facts"), Schema(NestedField(1, "mine", LongType())))
+def test_a_topic_goes_on_in_a_table_that_is_there_if_that_is_like_a_streams(town: Town) -> None:
     admin = AdminClient({"bootstrap.servers": town.brokers.bootstrap})
+
+    def make(table: str, schema: Schema) -> Table:
+        town.outsider.create_namespace_if_not_exists("default")
+        return town.outsider.create_table(("default", table), schema, f"{town.place.bucket_url}/made/{table}")
 
     def create(topic: str, table: str) -> None:
         configs = {"lakestream.table.name": table}
         admin.create_topics([NewTopic(topic, 1, config=configs)])[topic].result(WAIT_S)
 
-    with pytest.raises(KafkaException, match=r"default\.facts cannot be: catalog outside .* has a table of that name"):
+    make("facts", Schema(NestedField(1, "mine", LongType())))
+    with pytest.raises(KafkaException, match="table of that name is there, and its column mine is none that a stream"):
         create("sales", "facts")
     assert "sales" not in admin.list_topics(timeout=WAIT_S).topics
     create("sales", "sold")
-    assert "sales" in admin.list_topics(timeout=WAIT_S).topics
-    assert town.tick().failures == ()
-    assert town.outsider.load_table(("default", "sold")).properties["lakestream.topic"] == "sales"
+    made = make("seen", RAW_SCHEMA)
+    create("visits", "seen")
+    producer = Producer({"bootstrap.servers": town.brokers.bootstrap})
+    for topic in ("sales", "visits"):
+        producer.produce(topic, b"v")
+    assert producer.flush(WAIT_S) == 0
+    assert (town.tick().failures, town.tick().failures) == ((), ())
+    for topic, table in (("sales", "sold"), ("visits", "seen")):
+        found = town.outsider.load_table(("default", table))
+        assert found.properties["lakestream.topic"] == topic
+        assert found.scan().to_arrow()["_value"].to_pylist() == [b"v"]
+    assert found.metadata.table_uuid == made.metadata.table_uuid
     assert town.outsider.load_table(("default", "facts")).schema().column_names == ["mine"]
 
 

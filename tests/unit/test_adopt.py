@@ -1,10 +1,8 @@
 """A topic that goes on in a table that is there already: an engine's without rows, or one that a stream wrote."""
 
 import asyncio
-import random
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from uuid import UUID
 
@@ -18,85 +16,34 @@ from pyiceberg.table.update import (
     SetPropertiesUpdate,
 )
 from pyiceberg.types import BinaryType, LongType, NestedField, StringType
-from support.batches import batch
-from support.records import parse
-from support.streams import Cluster
+from support.lakehouse import Lakehouse, open_lakehouse
 
 from lakestream import objects
 from lakestream.catalog.engines import NewTable
-from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import InvalidSetting
-from lakestream.frontier.lake import Lake
-from lakestream.frontier.local import LocalTiles
-from lakestream.frontier.settings import PipelineSettings
-from lakestream.frontier.worker import Tick, Worker
-from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.names import TableName
-from lakestream.metadata.topics import Begun, Topic, Topics
-from lakestream.model import StreamPartition
-from lakestream.runtime import Runtime, system
-from lakestream.stream import FetchPartition, Streams
+from lakestream.metadata.topics import Begun, Topic
 from lakestream.table.schema import FRONTIER_PROPERTY, RAW_SCHEMA
 
 ALIAS = {"lakestream.table.name": "sales.orders"}
 NAME = TableName(("sales",), "orders")
 
 
-@dataclass
-class Lakehouse:
-    """One cluster: a broker, a pipeline, and engines at its catalog."""
-
-    cluster: Cluster
-    catalog: PyIcebergTables
-    streams: Streams
-
-    async def produce(self, topic: Topic, partition: int, *values: bytes) -> int:
-        done = await self.streams.append(StreamPartition(topic.topic_id, partition), batch(*values))
-        return done.base_offset
-
-    async def consume(self, topic: Topic, partition: int) -> list[tuple[int, bytes]]:
-        found: list[tuple[int, bytes]] = []
-        position = 0
-        while True:
-            wanted = FetchPartition(StreamPartition(topic.topic_id, partition), position, 1 << 20)
-            [fetched] = await self.streams.fetch([wanted], min_bytes=0, max_bytes=1 << 20, max_wait_ms=0)
-            if fetched.error is not None:
-                raise fetched.error
-            more = [(each.offset, each.value) for each in parse(fetched.parts) if each.offset >= position]
-            if not more:
-                return found
-            found += more
-            position = more[-1][0] + 1
-
-    async def tick(self) -> Tick:
-        cluster = self.cluster
-        tiles = LocalTiles(cluster.objects, cluster.runtime)
-        lake = Lake(cluster.store, self.catalog, cluster.objects, tiles, cluster.runtime, PipelineSettings())
-        return await Worker(lake, Topics(cluster.store, cluster.runtime), name="worker").tick()
-
-    async def rows(self) -> list[tuple[int, int, bytes]]:
-        """As an engine reads them."""
-        table = StaticTable.from_metadata((await self.catalog.engines.load(NAME)).location)
-        found = table.scan().to_arrow().to_pylist()
-        return sorted((row["_stream_partition"], row["_offset"], row["_value"]) for row in found)
-
-    async def engine_table(self, schema: Schema = RAW_SCHEMA, **properties: str) -> UUID:
-        engines = self.catalog.engines
-        await engines.commits.pointers.create_namespace(("sales",), {})
-        return (await engines.create(NewTable(NAME, schema, None, None, None, properties))).table_id
+async def rows(house: Lakehouse) -> list[tuple[int, int, bytes]]:
+    """As an engine reads them."""
+    table = StaticTable.from_metadata((await house.catalog.engines.load(NAME)).location)
+    found = table.scan().to_arrow().to_pylist()
+    return sorted((row["_stream_partition"], row["_offset"], row["_value"]) for row in found)
 
 
-@asynccontextmanager
-async def lakehouse(folder: Path, seed: int = 1) -> AsyncIterator[Lakehouse]:
-    runtime = Runtime(system().clock, random.Random(seed))
-    store, bucket = MemoryStore(runtime), objects.open(f"file://{folder}/bucket")
-    catalog = PyIcebergTables(store, bucket.url, runtime)
-    cluster = Cluster(runtime, store, bucket, catalog)
-    try:
-        async with cluster.brokers(1) as [streams]:
-            yield Lakehouse(cluster, catalog, streams)
-    finally:
-        await catalog.close()
+async def engine_table(house: Lakehouse, schema: Schema = RAW_SCHEMA, **properties: str) -> UUID:
+    engines = house.catalog.engines
+    await engines.commits.pointers.create_namespace(("sales",), {})
+    return (await engines.create(NewTable(NAME, schema, None, None, None, properties))).table_id
+
+
+def lakehouse(folder: Path, seed: int = 1) -> AbstractAsyncContextManager[Lakehouse]:
+    return open_lakehouse(objects.open(f"file://{folder}/bucket"), seed)
 
 
 def run(folder: Path, test: Callable[[Lakehouse], Awaitable[None]]) -> None:
@@ -109,13 +56,13 @@ def run(folder: Path, test: Callable[[Lakehouse], Awaitable[None]]) -> None:
 
 def test_a_topic_fills_the_table_that_an_engine_made_for_it(tmp_path: Path) -> None:
     async def test(house: Lakehouse) -> None:
-        table_id = await house.engine_table(**{"owner": "ann", "write.delete.mode": "merge-on-read"})
+        table_id = await engine_table(house, **{"owner": "ann", "write.delete.mode": "merge-on-read"})
         before = await house.catalog.engines.load(NAME)
         topic = await house.streams.create_topic("orders", 2, ALIAS)
         assert topic.topic_id == table_id
         assert await house.produce(topic, 1, b"a", b"b") == 0
         assert not (await house.tick()).failures
-        assert await house.rows() == [(1, 0, b"a"), (1, 1, b"b")]
+        assert await rows(house) == [(1, 0, b"a"), (1, 1, b"b")]
         assert await house.consume(topic, 1) == [(0, b"a"), (1, b"b")]
         after = await house.catalog.engines.load(NAME)
         assert (after.metadata.table_uuid, after.metadata.location) == (table_id, before.metadata.location)
@@ -143,7 +90,7 @@ def test_the_stream_of_a_lost_cluster_goes_on_from_its_table(tmp_path: Path) -> 
             assert await new.produce(again, 1, b"e") == 1
             assert await new.consume(again, 0) == [(0, b"a"), (1, b"b"), (2, b"d")]
             assert not (await new.tick()).failures
-            assert await new.rows() == [(0, 0, b"a"), (0, 1, b"b"), (0, 2, b"d"), (1, 0, b"c"), (1, 1, b"e")]
+            assert await rows(new) == [(0, 0, b"a"), (0, 1, b"b"), (0, 2, b"d"), (1, 0, b"c"), (1, 1, b"e")]
             assert await new.consume(again, 1) == [(0, b"c"), (1, b"e")]
 
     asyncio.run(whole())
@@ -151,18 +98,18 @@ def test_the_stream_of_a_lost_cluster_goes_on_from_its_table(tmp_path: Path) -> 
 
 def test_what_the_creation_left_undone_the_pipeline_does(tmp_path: Path) -> None:
     async def test(house: Lakehouse) -> None:
-        table_id = await house.engine_table()
+        table_id = await engine_table(house)
         topic = await house.streams.topics.create("orders", 1, ALIAS, begun=Begun(table_id, (0,)))
         await house.produce(topic, 0, b"a")
         assert not (await house.tick()).failures
-        assert await house.rows() == [(0, 0, b"a")]
+        assert await rows(house) == [(0, 0, b"a")]
 
     run(tmp_path, test)
 
 
 def test_a_table_that_changed_meanwhile_is_reported_and_nothing_is_lost(tmp_path: Path) -> None:
     async def test(house: Lakehouse) -> None:
-        table_id = await house.engine_table()
+        table_id = await engine_table(house)
         topic = await house.streams.topics.create("orders", 1, ALIAS, begun=Begun(table_id, (0,)))
         other = Schema(NestedField(1, "_value", BinaryType()), NestedField(2, "amount", LongType()), schema_id=7)
         changes = (AddSchemaUpdate(schema_=other), SetCurrentSchemaUpdate(schema_id=-1))
@@ -187,7 +134,7 @@ def test_a_table_that_changed_meanwhile_is_reported_and_nothing_is_lost(tmp_path
 )
 def test_columns_that_no_stream_fills_are_named(tmp_path: Path, schema: Schema, reason: str) -> None:
     async def test(house: Lakehouse) -> None:
-        await house.engine_table(schema)
+        await engine_table(house, schema)
         with pytest.raises(InvalidSetting, match=reason):
             await house.streams.create_topic("orders", 1, ALIAS)
         assert await house.streams.topics.list() == []
@@ -240,7 +187,7 @@ def test_no_topic_gets_the_id_of_one_that_was_deleted(tmp_path: Path) -> None:
 
 def test_of_two_topics_made_on_one_table_one_has_it(tmp_path: Path) -> None:
     async def test(house: Lakehouse) -> None:
-        table_id = await house.engine_table()
+        table_id = await engine_table(house)
         made = await asyncio.gather(
             *(house.streams.create_topic(name, 1, ALIAS) for name in ("a", "b")), return_exceptions=True
         )
@@ -249,21 +196,21 @@ def test_of_two_topics_made_on_one_table_one_has_it(tmp_path: Path) -> None:
         assert topic.topic_id == table_id, error
         assert await house.produce(topic, 0, b"a") == 0
         await house.tick()
-        assert await house.rows() == [(0, 0, b"a")]
+        assert await rows(house) == [(0, 0, b"a")]
 
     run(tmp_path, test)
 
 
 def test_of_two_topics_of_one_name_made_on_one_table_one_is_there_whole(tmp_path: Path) -> None:
     async def test(house: Lakehouse) -> None:
-        await house.engine_table()
+        await engine_table(house)
         made = await asyncio.gather(
             *(house.streams.create_topic("a", 1, ALIAS) for _ in range(2)), return_exceptions=True
         )
         [topic] = [each for each in made if isinstance(each, Topic)]
         assert await house.produce(topic, 0, b"a") == 0
         await house.tick()
-        assert await house.rows() == [(0, 0, b"a")]
+        assert await rows(house) == [(0, 0, b"a")]
         assert (await house.catalog.engines.load(NAME)).metadata.properties[FRONTIER_PROPERTY] == "1"
 
     run(tmp_path, test)

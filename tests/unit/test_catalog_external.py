@@ -29,7 +29,7 @@ from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.store import Transaction
 from lakestream.model import StreamPartition
 from lakestream.runtime import system
-from lakestream.table.schema import FRONTIER_PROPERTY, TOPIC_ID_PROPERTY
+from lakestream.table.schema import CLUSTER_PROPERTY, FRONTIER_PROPERTY, TOPIC_ID_PROPERTY
 
 Run = Callable[[Callable[["Scene"], Awaitable[None]]], None]
 NAME = ("default", "orders")
@@ -101,6 +101,16 @@ def unbind(scene: Scene) -> None:
         change.remove_properties(TOPIC_ID_PROPERTY)
 
 
+def unmark(scene: Scene) -> None:
+    with scene.table.transaction() as change:
+        change.remove_properties(CLUSTER_PROPERTY)
+
+
+def take_over(scene: Scene) -> None:
+    with scene.table.transaction() as change:
+        change.set_properties({CLUSTER_PROPERTY: "another"})
+
+
 def move(scene: Scene) -> None:
     scene.outsider.commit_table(scene.table, (), (SetLocationUpdate(location="file:///elsewhere"),))
 
@@ -124,6 +134,8 @@ def drop(scene: Scene) -> None:
         (drop_column, "column _value of a stream's table cannot be dropped"),
         (rename_column, "column _key of a stream's table cannot be dropped, renamed"),
         (unbind, "property lakestream.topic-id is None"),
+        (unmark, "property lakestream.cluster-id was removed, so the table may be anybody's"),
+        (take_over, "cluster another has taken it over"),
         (move, "its location was moved to file:///elsewhere"),
         (replace, "another table has taken its place"),
         (rename, "so it was dropped or renamed"),

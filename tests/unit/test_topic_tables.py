@@ -160,11 +160,17 @@ def test_an_alias_names_the_table_and_makes_its_namespace() -> None:
     run(test)
 
 
-def test_a_table_that_is_there_already_is_found_by_the_alias() -> None:
+def test_a_table_that_is_there_already_is_looked_for_by_the_alias() -> None:
     async def test(bench: Bench) -> None:
-        table_id = await bench.foreign(TableName(("sales",), "facts"))
-        assert await check_alias(bench.pointers, bench.topics, {ALIAS: "sales.facts"}) == table_id
-        assert await check_alias(bench.pointers, bench.topics, {ALIAS: "sales.figures"}) is None
+        facts, figures = TableName(("sales",), "facts"), TableName(("sales",), "figures")
+        await bench.foreign(facts)
+        assert await check_alias(bench.pointers, bench.topics, {ALIAS: "sales.facts"}) == facts
+        assert await check_alias(bench.pointers, bench.topics, {ALIAS: "sales.figures"}) == figures
+        assert await check_alias(bench.pointers, bench.topics, {}) is None
+        dead = await bench.create("dead", **{ALIAS: "sales.figures"})
+        await bench.table(dead)
+        await bench.topics.delete(dead.topic_id)
+        assert await check_alias(bench.pointers, bench.topics, {ALIAS: "sales.figures"}) is None, "it gives way"
 
     run(test)
 

@@ -6,6 +6,7 @@ rows keep their offsets, and the topic begins after the last. Rows that no strea
 """
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 from pyiceberg.schema import Schema
@@ -27,24 +28,40 @@ from lakestream.table.schema import (
 _FORMAT: Final = 2
 
 
-def adopted_frontier(metadata: TableMetadata, partitions: int, bucket_url: str) -> tuple[int, ...]:
+def said_frontier(metadata: TableMetadata) -> tuple[int, ...] | None:
+    """As the table's properties say it, where nobody else can write them; None: there are no rows. Raises
+    `InvalidSetting`."""
+    if not metadata.snapshots:
+        return None
+    text = metadata.properties.get(FRONTIER_PROPERTY)
+    if text is None:
+        raise InvalidSetting("it has rows that no stream wrote, which have no offsets to be read at")
+    try:
+        return parse_frontier(text)
+    except ValueError as error:
+        raise InvalidSetting(f"a stream wrote it, and it was changed since: {error}") from error
+
+
+def adopted_frontier(
+    metadata: TableMetadata,
+    partitions: int,
+    bucket_url: str,
+    said: Callable[[TableMetadata], tuple[int, ...] | None],
+) -> tuple[int, ...]:
     """Where a topic of so many partitions would begin in this table. Raises `InvalidSetting` with the reason why none
     can."""
     if metadata.format_version != _FORMAT:
         raise InvalidSetting(f"it is in format version {metadata.format_version}, and streams write {_FORMAT}")
     if not metadata.location.startswith(f"{bucket_url}/"):
         raise InvalidSetting(f"it is at {metadata.location}, and brokers read {bucket_url} alone")
-    if not metadata.snapshots:
+    frontier = said(metadata)
+    if frontier is None:
         _check_names(metadata.schema())
         return (0,) * partitions
-    text = metadata.properties.get(FRONTIER_PROPERTY)
-    if text is None:
-        raise InvalidSetting("it has rows that no stream wrote, which have no offsets to be read at")
     try:
         check_columns(metadata.schema())
         check_specs(metadata)
-        frontier = parse_frontier(text)
-    except (TableRefused, ValueError) as error:
+    except TableRefused as error:
         raise InvalidSetting(f"a stream wrote it, and it was changed since: {error}") from error
     if len(frontier) != partitions:
         raise InvalidSetting(f"its stream has {len(frontier)} partitions: create the topic with as many")

@@ -14,10 +14,11 @@ from lakestream.metadata.topics import Topics
 ALIAS: Final = "lakestream.table.name"
 
 
-async def check_alias(pointers: Pointers, topics: Topics, configs: Mapping[str, str]) -> UUID | None:
-    """Before a topic is made: the table that is there already under the name that its owner chose, if there is one.
-    Raises `InvalidSetting` if that is another topic's, or is to be. Two topics that are made at once may both pass: the
-    table of the second is then not made."""
+async def check_alias(pointers: Pointers, topics: Topics, configs: Mapping[str, str]) -> TableName | None:
+    """Before a topic is made: the name that its owner chose, under which a table may be there already that the topic
+    goes on in. None: there is no such name, or it is a deleted topic's, which will give it up. Raises `InvalidSetting`
+    if it is another topic's, or is to be. Two topics that are made at once may both pass: the table of the second is
+    then not made."""
     alias = topic_options(configs).table_name
     if not alias:
         return None
@@ -27,12 +28,7 @@ async def check_alias(pointers: Pointers, topics: Topics, configs: Mapping[str, 
         if table_name(topic.name, topic.options.table_name) == wanted:
             raise InvalidSetting(f"{ALIAS}={alias} cannot be: it is the table of topic {topic.name}")
     dead = await owner(pointers, wanted)
-    if dead is not None and dead not in living:
-        return None
-    try:
-        return await pointers.resolve(wanted)
-    except UnknownTable:
-        return None
+    return wanted if dead is None or dead in living else None
 
 
 async def bind(

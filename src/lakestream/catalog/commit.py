@@ -16,6 +16,7 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.utils.properties import property_as_bool
 
 from lakestream.catalog import binding
+from lakestream.catalog.adopting import adopted_metadata, said_frontier
 from lakestream.catalog.changes import apply_updates, check_requirements
 from lakestream.catalog.expiry import expired_files
 from lakestream.catalog.files import MetadataFiles, version_of
@@ -24,7 +25,7 @@ from lakestream.catalog.port import View
 from lakestream.catalog.rules import check_change
 from lakestream.catalog.rules_outside import check_outside
 from lakestream.catalog.threads import Threads
-from lakestream.errors import Conflict, ObjectMissing, StorageError, Unavailable
+from lakestream.errors import Conflict, InvalidSetting, ObjectMissing, StorageError, Unavailable, UnknownTable
 from lakestream.metadata.names import TableName
 from lakestream.metadata.pointers import Pointer, PointerRow, Pointers
 from lakestream.metadata.store import Store
@@ -94,8 +95,33 @@ class Commits:
 
         await binding.bind(self.pointers, topic_id, wanted, make_pointer)
 
-    async def check_free(self, table: TableName) -> None:
-        """See `TableViews.check_free`. Here the pointers say whose every table is."""
+    async def find(self, table: TableName) -> Current | None:
+        """The table of that name, for a topic to go on in; None: there is none. Raises `InvalidSetting` if it is
+        another topic's."""
+        try:
+            current = await self.load(await self.pointers.resolve(table))
+        except UnknownTable:
+            return None
+        if current is None or current.row.pointer.bound:
+            raise InvalidSetting("it is the table of another topic")
+        return current
+
+    def left_frontier(self, metadata: TableMetadata) -> tuple[int, ...] | None:
+        """Of a table that `find` found. None: no rows were ever in it. Raises `InvalidSetting`."""
+        return said_frontier(metadata)
+
+    def adopted(self, current: Current, first: TableMetadata) -> TableMetadata:
+        """The table as the topic's, whose own would begin with `first`."""
+        return adopted_metadata(current.metadata, first, current.location)
+
+    async def claim(self, table: TableName, current: Current, first: TableMetadata) -> bool:
+        """Before the topic is listed: whether nobody but this cluster can commit to the table from now on. Here nobody
+        can: the swing of its pointer will take it. False: it has to be found again."""
+        return True
+
+    async def adopting(self, topic_id: UUID, table: TableName) -> Current | None:
+        """The table that a listed topic goes on in, bound to it or to be bound now. None: there is none."""
+        return None if await self.pointers.is_leaving(topic_id) else await self.load(topic_id)
 
     async def location(self, topic_id: UUID) -> str | None:
         """See `TableViews.pointer`."""
@@ -118,6 +144,10 @@ class Commits:
 
     def frontier_properties(self, topic_id: UUID, text: str) -> dict[str, str]:
         """What a commit says the frontier with."""
+        return {FRONTIER_PROPERTY: text}
+
+    def summary(self, text: str) -> dict[str, str]:
+        """The same for the summary of its snapshot."""
         return {FRONTIER_PROPERTY: text}
 
     async def check_view(self, view: View) -> None:

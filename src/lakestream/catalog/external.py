@@ -18,22 +18,27 @@ from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertCurrentSchemaId,
     AssertDefaultSpecId,
-    RemoveSnapshotsUpdate,
     TableRequirement,
 )
-from pyiceberg.utils.properties import property_as_bool
 
 from lakestream.catalog import binding
 from lakestream.catalog.changes import apply_updates
+from lakestream.catalog.claiming import (
+    check_mark,
+    claim_requirements,
+    claim_updates,
+    claimed_frontier,
+    unless_columns,
+)
 from lakestream.catalog.client import CatalogClient, Found
 from lakestream.catalog.commit import Change, Commits, Current, Prepare
-from lakestream.catalog.expiry import expired_files
+from lakestream.catalog.empty import empty_plan, empty_snapshot, write_first
+from lakestream.catalog.expired import delete_expired
 from lakestream.catalog.port import View
 from lakestream.catalog.rules import falls
-from lakestream.catalog.rules_external import check_format, check_present, is_of
+from lakestream.catalog.rules_external import check_format, check_present, is_marked, is_of
 from lakestream.catalog.rules_view import check_view
-from lakestream.catalog.snapshot import Plan, SnapshotBuilder
-from lakestream.catalog.vector import proven_frontier, sealed_frontier
+from lakestream.catalog.vector import is_sealed, proven_frontier, sealed_frontier, signed_summary
 from lakestream.errors import (
     Conflict,
     InvalidSetting,
@@ -43,14 +48,15 @@ from lakestream.errors import (
     TableExists,
     Unavailable,
 )
+from lakestream.metadata.counters import cluster_id
 from lakestream.metadata.log import decode_head, head_address
 from lakestream.metadata.names import TableName
 from lakestream.metadata.pointers import Pointer, PointerRow
-from lakestream.metadata.store import Store
+from lakestream.metadata.store import ABSENT, Store
 from lakestream.metadata.topic_tables import detached_name
 from lakestream.model import StreamPartition
 from lakestream.runtime import Runtime
-from lakestream.table.schema import FRONTIER_PROPERTY
+from lakestream.table.schema import CLUSTER_PROPERTY, FRONTIER_PROPERTY
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -74,6 +80,7 @@ class ExternalCommits(Commits):
         self._store = store
         self._client = client
         self._bucket_url = bucket_url.rstrip("/")
+        self._cluster = ""
 
     def close(self) -> None:
         super().close()
@@ -85,9 +92,12 @@ class ExternalCommits(Commits):
         row, name = await self.pointers.get(topic_id), await self.pointers.name_of(topic_id)
         if row is not None and row.pointer.bound and name is not None and row.pointer.metadata_location != _NEVER_MADE:
             return
+        await self.cluster()
         found = await self._ask(lambda: self._client.load(name or wanted))
         if found is not None and not is_of(topic_id, found.metadata):
             await self._refuse(topic_id, row, name or wanted)
+        if found is not None:
+            self._check_present(topic_id, name or wanted, found)
 
         async def make_pointer() -> PointerRow:
             return await self.pointers.add(topic_id, Pointer(_NEVER_MADE, bound=True))
@@ -101,7 +111,9 @@ class ExternalCommits(Commits):
             await self._note_made(topic_id, row, name, found)
 
     async def _register(self, topic_id: UUID, row: PointerRow, name: TableName, metadata: TableMetadata) -> Found:
-        written = await self.run(lambda: self._write_first(metadata))
+        marked = metadata.model_copy(update={"properties": {**metadata.properties, CLUSTER_PROPERTY: self._cluster}})
+        plan = empty_plan(self.runtime, self.summary(marked.properties[FRONTIER_PROPERTY]))
+        written = await self.run(lambda: write_first(self.files, self.index, marked, plan))
         location = written[-1]
         try:
             return await self._ask(lambda: self._client.register(name, location))
@@ -115,28 +127,6 @@ class ExternalCommits(Commits):
             if not is_of(topic_id, found.metadata):
                 await self._refuse(topic_id, row, name)
             return found
-
-    def _write_first(self, metadata: TableMetadata) -> list[str]:
-        """The files that a table begins with, its metadata last. It has an empty snapshot: there are catalogs that let
-        any number of first commits through if a commit can only demand that there is none yet."""
-        runtime, written = self.runtime, list[str]()
-        plan = Plan(
-            add=(),
-            remove=frozenset(),
-            summary={FRONTIER_PROPERTY: metadata.properties[FRONTIER_PROPERTY]},
-            snapshot_id=runtime.random.getrandbits(62) + 1,
-            timestamp_ms=runtime.clock.now_ms(),
-            unique=runtime.new_id(),
-            version=0,
-        )
-        try:
-            updates = SnapshotBuilder(self.files, self.index, metadata, plan, written).build()
-            first = apply_updates(metadata, updates, None, validate=False)
-            self.files.sync(written)
-            written.append(self.files.write(first, 0, plan.unique))
-        except OSError as error:
-            raise Unavailable(f"the first files of {metadata.location} cannot be written now: {error}") from error
-        return written
 
     async def _refuse(self, topic_id: UUID, row: PointerRow | None, name: TableName) -> NoReturn:
         """The name is somebody else's. Raises `Conflict`; a topic that never had a table gets another name then."""
@@ -174,8 +164,18 @@ class ExternalCommits(Commits):
                 f" committed until its owner brings it back under that name (its metadata was last seen at"
                 f" {row.pointer.metadata_location})"
             )
-        check_present(table_id, str(name), self.place, self._bucket_url, found.metadata)
+        await self.cluster()
+        self._check_present(table_id, name, found)
         return _current(table_id, row, found)
+
+    def _check_present(self, table_id: UUID, name: TableName, found: Found) -> None:
+        check_present(table_id, self._cluster, str(name), self.place, self._bucket_url, found.metadata)
+
+    async def cluster(self) -> str:
+        """The id that marks the tables of this cluster. Asked for before anything that needs it."""
+        if not self._cluster:
+            self._cluster = await cluster_id(self._store, self.runtime)
+        return self._cluster
 
     async def last_good(self, table_id: UUID) -> Current | None:
         """The table as it was when it was last found good, whatever the catalog shows now."""
@@ -183,6 +183,7 @@ class ExternalCommits(Commits):
         if row is None or not row.pointer.bound or row.pointer.metadata_location == _NEVER_MADE:
             return None
         location = row.pointer.metadata_location
+        await self.cluster()
         return Current(table_id, row, await self.run(lambda: self.files.read(location)))
 
     async def keep(self, table_id: UUID, version: int, location: str) -> None:
@@ -191,15 +192,50 @@ class ExternalCommits(Commits):
         with suppress(RetryableError):
             await self.pointers.swing(table_id, version, Pointer(location, bound=True))
 
-    async def check_free(self, table: TableName) -> None:
+    async def find(self, table: TableName) -> Current | None:
         if await binding.owner(self.pointers, table) is not None:
-            return
+            raise InvalidSetting("it is the table of another topic")
+        cluster = await self.cluster()
         found = await self._ask(lambda: self._client.load(table))
-        if found is not None:
-            raise InvalidSetting(
-                f"{binding.ALIAS}={table} cannot be: catalog {self.place} has a table of that name, and a topic can go"
-                " on in a table that is there in the embedded catalog only. Choose another name, or rename that table"
-            )
+        if found is None:
+            return None
+        check_mark(cluster, found.metadata)
+        return Current(found.metadata.table_uuid, PointerRow(Pointer(found.location), ABSENT), found.metadata)
+
+    def left_frontier(self, metadata: TableMetadata) -> tuple[int, ...] | None:
+        return claimed_frontier(metadata)
+
+    def adopted(self, current: Current, first: TableMetadata) -> TableMetadata:
+        updates = claim_updates(current.metadata, first, self._cluster)
+        return apply_updates(current.metadata, updates, None, validate=False)
+
+    async def claim(self, table: TableName, current: Current, first: TableMetadata) -> bool:
+        """One commit that marks the table and adds an empty snapshot: see `claiming`. Whether it did is what the table
+        then says, not the answer to the commit."""
+        if is_marked(self._cluster, current.metadata) and is_sealed(current.table_id, self._cluster, current.metadata):
+            return True
+        plan = empty_plan(self.runtime, self.summary(first.properties[FRONTIER_PROPERTY]))
+
+        def prepare(metadata: TableMetadata, written: list[str]) -> Change:
+            updates = claim_updates(metadata, first, self._cluster)
+            snapshot = empty_snapshot(self.files, self.index, self.adopted(current, first), plan, written)
+            return Change(claim_requirements(metadata), (*updates, *snapshot))
+
+        try:
+            await self._attempt(table, current, prepare)
+        except Unavailable as error:
+            raise unless_columns(current.metadata, error) from error
+        return False
+
+    async def adopting(self, topic_id: UUID, table: TableName) -> Current | None:
+        def missing() -> NoReturn:
+            raise Conflict(f"table {table} was dropped while topic {topic_id} was made")
+
+        found = await self._ask(lambda: self._client.load(table))
+        if found is None or not is_of(topic_id, found.metadata):
+            return None
+        await self.bind(topic_id, table, missing)
+        return await self.load(topic_id)
 
     async def location(self, topic_id: UUID) -> str | None:
         current = await self.load(topic_id)
@@ -221,10 +257,11 @@ class ExternalCommits(Commits):
             return await binding.detach(self.pointers, topic_id)
 
     async def _free_name(self, topic_id: UUID, name: TableName) -> None:
-        """Idempotent. A catalog that does not rename keeps the table under its name."""
+        """Idempotent. A catalog that does not rename keeps the table under its name; what another cluster has taken
+        over keeps it too."""
         kept = TableName(name.namespace, detached_name(name.name, topic_id))
         found = None if kept == name else await self._ask(lambda: self._client.load(name))
-        if found is None or not is_of(topic_id, found.metadata):
+        if found is None or not is_of(topic_id, found.metadata) or not is_marked(await self.cluster(), found.metadata):
             return
         try:
             await self._ask(lambda: self._client.rename(name, kept))
@@ -232,10 +269,13 @@ class ExternalCommits(Commits):
             _log.warning("the table of a deleted topic stays as %s: %s", name, error)
 
     def frontier(self, topic_id: UUID, table: str, metadata: TableMetadata) -> tuple[int, ...]:
-        return proven_frontier(topic_id, table, metadata)
+        return proven_frontier(topic_id, self._cluster, table, metadata)
 
     def frontier_properties(self, topic_id: UUID, text: str) -> dict[str, str]:
-        return sealed_frontier(topic_id, text)
+        return sealed_frontier(topic_id, self._cluster, text)
+
+    def summary(self, text: str) -> dict[str, str]:
+        return signed_summary(self._cluster, text)
 
     async def check_view(self, view: View) -> None:
         """A table that is behind what the log was told was set back, or is not the newest: to load it again tells."""
@@ -270,6 +310,12 @@ class ExternalCommits(Commits):
         name = await self.pointers.name_of(current.table_id)
         if name is None:
             raise Conflict(f"table {current.table_id} was dropped: load it again")
+        done, change = await self._attempt(name, current, prepare)
+        if self.is_collectable(done.metadata):
+            await self.run(lambda: self._delete_expired(current.metadata, done.metadata, change))
+        return _current(current.table_id, current.row, await self._settled(name, done))
+
+    async def _attempt(self, name: TableName, current: Current, prepare: Prepare) -> tuple[Found, Change]:
         written: list[str] = []
         change = await self.run(lambda: self._prepare(current, prepare, written))
         base = Found(current.metadata, current.location)
@@ -282,8 +328,7 @@ class ExternalCommits(Commits):
                 await self.run(lambda: self.files.delete(written))
                 raise
             done = landed
-        await self.run(lambda: self._clean_up(current.metadata, done.metadata, change))
-        return _current(current.table_id, current.row, await self._settled(name, done))
+        return done, change
 
     async def _settled(self, name: TableName, done: Found) -> Found:
         """What was just committed, as a load shows it: an answer to a commit may name its metadata in another way."""
@@ -322,29 +367,8 @@ class ExternalCommits(Commits):
         manifests = await self.run(lambda: self.index.manifests(snapshot.manifest_list))
         return found if any(manifest.manifest_path in written for manifest in manifests) else None
 
-    def _clean_up(self, old: TableMetadata, new: TableMetadata, change: Change) -> None:
-        """Deletes the files of snapshots that this very commit expired, never of such as are only not shown."""
-        if not self.is_collectable(new):
-            return
-        if self._client.writes_metadata and property_as_bool(
-            new.properties, "write.metadata.delete-after-commit.enabled", False
-        ):
-            kept = {entry.metadata_file for entry in new.metadata_log}
-            self.files.delete(entry.metadata_file for entry in old.metadata_log if entry.metadata_file not in kept)
-        expired = {
-            snapshot_id
-            for update in change.updates
-            if isinstance(update, RemoveSnapshotsUpdate)
-            for snapshot_id in update.snapshot_ids
-        }
-        if not expired:
-            return
-        retained = {snapshot.snapshot_id for snapshot in new.snapshots}
-        known = [each for each in old.snapshots if each.snapshot_id in expired | retained]
-        try:
-            self.files.delete(expired_files(self.index, old.model_copy(update={"snapshots": known}), new))
-        except (StorageError, Unavailable) as error:
-            _log.warning("files of expired snapshots stay as orphans: %s", error)
+    def _delete_expired(self, old: TableMetadata, new: TableMetadata, change: Change) -> None:
+        delete_expired(self.files, self.index, old, new, change.updates, metadata_too=self._client.writes_metadata)
 
     async def _ask(self, work: Callable[[], T]) -> T:
         """A catalog that does not answer must not hold up whoever asks; what was asked may still be done later."""

@@ -11,6 +11,7 @@ from typing import Protocol
 from uuid import UUID
 
 from lakestream.metadata.names import TableName
+from lakestream.metadata.topics import Begun
 from lakestream.model import DataFile, PositionDeletes, WrittenFile
 from lakestream.table.compression import DEFAULT_COMPRESSION, Compression
 
@@ -63,20 +64,21 @@ class TableViews(Protocol):
         """Keeps a deleted topic's table as `<name>__<first 8 of the UUID>`. Idempotent; the new name, or None."""
         ...
 
-    async def check_free(self, table: TableName) -> None:
-        """Before a topic is made whose table is to have this name. Raises `InvalidSetting` if an external catalog has a
-        table of that name that is none of ours: no topic can go on in it."""
+    async def adoptable(self, table: TableName, partitions: int) -> Begun | None:
+        """How a topic of so many partitions could go on in the table of that name, which is nobody's; its UUID would be
+        the topic's. None: there is no such table. Raises `InvalidSetting` with the reason why none can. Changes
+        nothing."""
         ...
 
-    async def adoptable(self, table_id: UUID, partitions: int) -> tuple[int, ...]:
-        """The frontier from which a topic of so many partitions could go on in a table that is nobody's; its UUID would
-        be the topic's. Raises `InvalidSetting` with the reason why none can. Changes nothing."""
+    async def claim(self, table: TableName, name: str, begun: Begun) -> Begun:
+        """Before the topic `name` is listed: from now on nobody else's commits get into that table, and it ends where
+        the answer says, which may be farther than `begun`. Idempotent. Raises as `adoptable` does."""
         ...
 
-    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...]) -> bool:
-        """Binds the table of that UUID to the topic `name`, whose log begins at this frontier. Idempotent. False: there
-        is none to adopt. Raises `StorageError` if the table is no longer one that can go on from there, `Conflict` if
-        somebody changes it right now."""
+    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...], *, table: TableName) -> bool:
+        """Binds the table of that UUID to the listed topic `name`, whose log begins at this frontier. Idempotent.
+        False: there is none to adopt. Raises `StorageError` if the table is no longer one that can go on from there,
+        `Conflict` if somebody changes it right now."""
         ...
 
 

@@ -11,20 +11,28 @@ from pyiceberg.table.metadata import TableMetadata
 
 from lakestream.catalog.rules import check_columns, check_specs
 from lakestream.errors import StorageError, TableRefused
-from lakestream.table.schema import PROPERTIES, TOPIC_ID_PROPERTY
+from lakestream.table.schema import CLUSTER_PROPERTY, LOCATION_PROPERTY, PROPERTIES, TOPIC_ID_PROPERTY
 
 _FORMAT = int(PROPERTIES["format-version"])
 _READ_FORMATS = (_FORMAT, 3)
 
 
 def is_of(topic_id: UUID, metadata: TableMetadata) -> bool:
-    """Whether this is the topic's table, under whatever name: it has the topic's UUID."""
+    """Whether this is the topic's table, under whatever name: it has the topic's UUID. Another cluster's topic may have
+    the same: see `is_marked`."""
     return metadata.table_uuid == topic_id
 
 
-def check_present(topic_id: UUID, table: str, place: str, bucket_url: str, metadata: TableMetadata) -> None:
+def is_marked(cluster: str, metadata: TableMetadata) -> bool:
+    """Whether this cluster made the table or took it over, and nobody has taken it since."""
+    return metadata.properties.get(CLUSTER_PROPERTY) == cluster
+
+
+def check_present(
+    topic_id: UUID, cluster: str, table: str, place: str, bucket_url: str, metadata: TableMetadata
+) -> None:
     """Raises `StorageError` with what is wrong and what its owner can do. Its format may be one that is only read."""
-    _refuse(table, place, _trouble(topic_id, bucket_url, metadata))
+    _refuse(table, place, _trouble(topic_id, cluster, bucket_url, metadata))
 
 
 def check_format(table: str, place: str, metadata: TableMetadata) -> None:
@@ -45,17 +53,18 @@ def _format_trouble(metadata: TableMetadata, formats: Collection[int]) -> str:
     return f"it was upgraded to format version {metadata.format_version}, and the engine writes {_FORMAT} only"
 
 
-def _trouble(topic_id: UUID, bucket_url: str, metadata: TableMetadata) -> str:
+def _trouble(topic_id: UUID, cluster: str, bucket_url: str, metadata: TableMetadata) -> str:
     if not is_of(topic_id, metadata):
         return f"its UUID is {metadata.table_uuid}, not the topic's {topic_id}: another table has taken its place"
+    if not is_marked(cluster, metadata):
+        return _mark_trouble(cluster, metadata)
     bound_to = metadata.properties.get(TOPIC_ID_PROPERTY)
     if bound_to != str(topic_id):
         return f"property {TOPIC_ID_PROPERTY} is {bound_to!r}, not {topic_id}"
     unread = _format_trouble(metadata, _READ_FORMATS)
     if unread:
         return unread
-    inside, folder = metadata.location.startswith(f"{bucket_url}/tables/"), metadata.location.endswith
-    if not inside or not folder(f"__{topic_id.hex[:8]}"):
+    if not _is_at_home(topic_id, bucket_url, metadata):
         return f"its location was moved to {metadata.location}"
     try:
         check_columns(metadata.schema())
@@ -63,3 +72,20 @@ def _trouble(topic_id: UUID, bucket_url: str, metadata: TableMetadata) -> str:
     except TableRefused as error:
         return str(error)
     return ""
+
+
+def _is_at_home(topic_id: UUID, bucket_url: str, metadata: TableMetadata) -> bool:
+    location, home = metadata.location, metadata.properties.get(LOCATION_PROPERTY)
+    if home is not None:
+        return location == home and location.startswith(f"{bucket_url}/")
+    return location.startswith(f"{bucket_url}/tables/") and location.endswith(f"__{topic_id.hex[:8]}")
+
+
+def _mark_trouble(cluster: str, metadata: TableMetadata) -> str:
+    marked = metadata.properties.get(CLUSTER_PROPERTY)
+    if marked is None:
+        return f"property {CLUSTER_PROPERTY} was removed, so the table may be anybody's; this cluster's is {cluster}"
+    return (
+        f"cluster {marked} has taken it over and goes on in it ({CLUSTER_PROPERTY}; this cluster is {cluster}): what"
+        " was produced here since then stays in the WAL here, and consumers here read it"
+    )

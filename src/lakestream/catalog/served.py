@@ -21,6 +21,7 @@ from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import Conflict, LakestreamError, RetryableError, StorageError, Unavailable
 from lakestream.metadata.names import TableName
 from lakestream.metadata.pointers import Pointer, PointerRow
+from lakestream.metadata.topics import Begun
 
 _log = logging.getLogger(__name__)
 _TRIES: Final = 10
@@ -75,14 +76,14 @@ class ServedViews:
         self._told.pop(topic_id, None)
         return await self._tables.detach(topic_id)
 
-    async def check_free(self, table: TableName) -> None:
-        await self._tables.check_free(table)
+    async def adoptable(self, table: TableName, partitions: int) -> Begun | None:
+        return await self._tables.adoptable(table, partitions)
 
-    async def adoptable(self, table_id: UUID, partitions: int) -> tuple[int, ...]:
-        return await self._tables.adoptable(table_id, partitions)
+    async def claim(self, table: TableName, name: str, begun: Begun) -> Begun:
+        return await self._tables.claim(table, name, begun)
 
-    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...]) -> bool:
-        return await self._tables.adopt(topic_id, name, frontier)
+    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...], *, table: TableName) -> bool:
+        return await self._tables.adopt(topic_id, name, frontier, table=table)
 
     async def _checked(self, topic_id: UUID) -> View:
         """The log is asked before the view that is compared with it: then only a table that went back is behind."""

@@ -9,12 +9,13 @@ from lakestream.catalog.binding import bind, detach, location, owner
 from lakestream.catalog.files import version_of
 from lakestream.catalog.port import Named, View
 from lakestream.catalog.rules import check_commit
-from lakestream.errors import Conflict, InvalidSetting, UnknownStream
+from lakestream.errors import Conflict, InvalidSetting, UnknownStream, UnknownTable
 from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.names import TableName
 from lakestream.metadata.pointers import Pointer, PointerRow, Pointers
 from lakestream.metadata.store import Store
 from lakestream.metadata.topic_tables import detached_name, table_name
+from lakestream.metadata.topics import Begun
 from lakestream.model import DataFile, WrittenFile
 from lakestream.runtime import system
 
@@ -91,13 +92,17 @@ class SimulatedTables:
     async def detach(self, topic_id: UUID) -> str | None:
         return await detach(self._pointers, topic_id)
 
-    async def check_free(self, table: TableName) -> None:
-        return
-
-    async def adoptable(self, table_id: UUID, partitions: int) -> tuple[int, ...]:
+    async def adoptable(self, table: TableName, partitions: int) -> Begun | None:
+        try:
+            await self._pointers.resolve(table)
+        except UnknownTable:
+            return None
         raise InvalidSetting("the simulation has no tables but those of topics")
 
-    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...]) -> bool:
+    async def claim(self, table: TableName, name: str, begun: Begun) -> Begun:
+        return begun
+
+    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...], *, table: TableName) -> bool:
         return False
 
     def _write(self, view: View) -> str:

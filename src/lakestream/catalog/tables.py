@@ -1,6 +1,7 @@
 """The tables of streams, with PyIceberg as a library over the metadata store's pointers, or in an external catalog."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -12,7 +13,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
 
-from lakestream.catalog.adopting import adopted_frontier, adopted_metadata
+from lakestream.catalog.adopting import adopted_frontier
 from lakestream.catalog.binding import owner
 from lakestream.catalog.commit import Change, Commits, Current
 from lakestream.catalog.deletions import placed
@@ -27,13 +28,13 @@ from lakestream.errors import Conflict, InvalidSetting, ObjectMissing, StorageEr
 from lakestream.metadata.names import TableName
 from lakestream.metadata.store import Store
 from lakestream.metadata.topic_tables import detached_name, table_name
+from lakestream.metadata.topics import Begun
 from lakestream.model import DataFile, WrittenFile
 from lakestream.runtime import Runtime
 from lakestream.table.compression import chosen_or_default
 from lakestream.table.files import FileIndex
 from lakestream.table.schema import (
     DATA_FOLDER,
-    FRONTIER_PROPERTY,
     PROPERTIES,
     RAW_SCHEMA,
     STREAM_SPEC,
@@ -42,6 +43,8 @@ from lakestream.table.schema import (
     UNPARTITIONED,
     frontier_text,
 )
+
+_CLAIM_ATTEMPTS: Final = 10
 
 
 class PyIcebergTables:
@@ -125,7 +128,7 @@ class PyIcebergTables:
         plan = Plan(
             add=add,
             remove={file.path for file in remove},
-            summary={FRONTIER_PROPERTY: text},
+            summary=self.commits.summary(text),
             snapshot_id=self._runtime.random.getrandbits(62) + 1,
             timestamp_ms=self._runtime.clock.now_ms(),
             unique=self._runtime.new_id(),
@@ -152,32 +155,40 @@ class PyIcebergTables:
         self._views.pop(topic_id, None)
         return await self.commits.detach(topic_id)
 
-    async def check_free(self, table: TableName) -> None:
-        await self.commits.check_free(table)
+    async def adoptable(self, table: TableName, partitions: int) -> Begun | None:
+        current = await self.commits.find(table)
+        if current is None:
+            return None
+        frontier = self._left_frontier(current, partitions)
+        await self._check_adoptable(current, self._first(current, "", frontier))
+        return Begun(current.table_id, frontier)
 
-    async def adoptable(self, table_id: UUID, partitions: int) -> tuple[int, ...]:
-        current = await self.commits.load(table_id)
-        if current is None or current.row.pointer.bound:
-            raise InvalidSetting("it is the table of another topic")
-        frontier = adopted_frontier(current.metadata, partitions, self._bucket_url)
-        try:
-            await self._adopted(current, table_id, "", frontier)
-        except StorageError as error:
-            raise InvalidSetting(str(error)) from error
-        return frontier
+    async def claim(self, table: TableName, name: str, begun: Begun) -> Begun:
+        for _ in range(_CLAIM_ATTEMPTS):
+            current = await self.commits.find(table)
+            if current is None or current.table_id != begun.table_id:
+                raise InvalidSetting("it was dropped or replaced in this moment")
+            frontier = self._left_frontier(current, len(begun.frontier))
+            first = self._first(current, name, frontier)
+            await self._check_adoptable(current, first)
+            with suppress(Conflict):
+                if await self.commits.claim(table, current, first):
+                    return Begun(current.table_id, frontier)
+        raise InvalidSetting("others change it all the time: stop them, and create the topic again")
 
-    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...]) -> bool:
-        current = await self.commits.load(topic_id)
-        if current is None or await self.commits.pointers.is_leaving(topic_id):
+    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...], *, table: TableName) -> bool:
+        current = await self.commits.adopting(topic_id, table)
+        if current is None:
             return False
         if not current.row.pointer.bound:
-            await self.commits.replace(current, await self._adopted(current, topic_id, name, frontier))
+            await self.commits.replace(current, await self._adopted(current, name, frontier))
         return True
 
-    async def _adopted(self, current: Current, topic_id: UUID, name: str, frontier: tuple[int, ...]) -> TableMetadata:
+    async def _adopted(self, current: Current, name: str, frontier: tuple[int, ...]) -> TableMetadata:
         """The table as the topic's. Raises `StorageError` unless it can go on from this frontier."""
+        topic_id = current.table_id
         try:
-            found = adopted_frontier(current.metadata, len(frontier), self._bucket_url)
+            found = self._left_frontier(current, len(frontier))
         except InvalidSetting as error:
             raise StorageError(f"{topic_id} can no longer be the table of topic {name}: {error}") from error
         if found != frontier:
@@ -185,11 +196,28 @@ class PyIcebergTables:
                 f"{topic_id} was to be the table of topic {name} from {frontier_text(frontier)} on, and ends at"
                 f" {frontier_text(found)} now: who else writes it?"
             )
-        properties = self.commits.frontier_properties(topic_id, frontier_text(frontier))
+        return await self._check_adopted(current, self._first(current, name, frontier))
+
+    def _left_frontier(self, current: Current, partitions: int) -> tuple[int, ...]:
+        return adopted_frontier(current.metadata, partitions, self._bucket_url, self.commits.left_frontier)
+
+    def _first(self, current: Current, name: str, frontier: tuple[int, ...]) -> TableMetadata:
+        """What a table of the topic would begin with at the same place."""
+        properties = self.commits.frontier_properties(current.table_id, frontier_text(frontier))
         now_ms = self._runtime.clock.now_ms()
-        first = _first_metadata(topic_id, name, current.metadata.location, properties, now_ms)
-        metadata = adopted_metadata(current.metadata, first, current.location)
-        view = await self.commits.run(lambda: self._read_view(topic_id, name, replace(current, metadata=metadata)))
+        return _first_metadata(current.table_id, name, current.metadata.location, properties, now_ms)
+
+    async def _check_adoptable(self, current: Current, first: TableMetadata) -> None:
+        try:
+            await self._check_adopted(current, first)
+        except StorageError as error:
+            raise InvalidSetting(str(error)) from error
+
+    async def _check_adopted(self, current: Current, first: TableMetadata) -> TableMetadata:
+        """The table as the topic's. Raises `StorageError` if it shows what no log can have made."""
+        metadata = self.commits.adopted(current, first)
+        adopted = replace(current, metadata=metadata)
+        view = await self.commits.run(lambda: self._read_view(current.table_id, "the table", adopted))
         check_view(view)
         outside = next((file.path for file in view.files if not file.path.startswith(f"{self._bucket_url}/")), None)
         if outside is not None:

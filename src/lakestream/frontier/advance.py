@@ -65,7 +65,7 @@ async def ensure_table(lake: Lake, topics: Topics, topic: Topic) -> None:
         if not await _put_away(lake, topics, wanted):
             if not topic.options.table_name:
                 wanted = clashing_name(wanted, topic.topic_id)
-            elif not await _adopt(lake, topic):
+            elif not await _adopt(lake, topic, wanted):
                 raise
         await lake.catalog.create(topic.topic_id, topic.name, topic.partitions, table=wanted)
     if topic.topic_id not in await topics.by_ids([topic.topic_id]):
@@ -73,12 +73,12 @@ async def ensure_table(lake: Lake, topics: Topics, topic: Topic) -> None:
         raise UnknownStream(f"topic {topic.name} was deleted while its table was made")
 
 
-async def _adopt(lake: Lake, topic: Topic) -> bool:
+async def _adopt(lake: Lake, topic: Topic, table: TableName) -> bool:
     """Finishes what the topic's creation began, if it goes on in a table that was there. The log knows where from:
     until the table is the topic's nobody moves its frontier. False: it is no such topic."""
     heads = [await read_head(lake.store, partition) for partition in topic.each_partition()]
     frontier = tuple(found.head.frontier for found in heads if found is not None)
-    return await lake.catalog.adopt(topic.topic_id, topic.name, frontier)
+    return await lake.catalog.adopt(topic.topic_id, topic.name, frontier, table=table)
 
 
 async def _put_away(lake: Lake, topics: Topics, name: TableName) -> bool:

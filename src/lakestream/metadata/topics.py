@@ -147,12 +147,7 @@ class Topics:
     async def create(self, name: str, partitions: int, configs: dict[str, str], *, begun: Begun | None = None) -> Topic:
         """Raises `StreamExists`, `InvalidStream`. A topic that is listed has all its heads. `begun`: it goes on in a
         table that is there; raises `InvalidSetting` if that table is or was the table of a topic of this cluster."""
-        check_name(name)
-        if not 1 <= partitions <= MAX_PARTITIONS:
-            raise InvalidStream(f"{name} cannot have {partitions} partitions: choose 1 to {MAX_PARTITIONS}")
-        topic_options(configs)
-        if await self.by_names([name]):
-            raise StreamExists(f"topic {name} already exists")
+        await self.check_new(name, partitions, configs, begun)
         topic_id = self._runtime.new_id() if begun is None else begun.table_id
         topic = Topic(name, topic_id, partitions, dict(configs), self._runtime.clock.now_ms())
         starts = (0,) * partitions if begun is None else begun.frontier
@@ -176,10 +171,22 @@ class Topics:
                     await self.drop_logs(topic)
                 raise StreamExists(f"topic {name} already exists")
             if outcome.current.keys() & {by_id.key, _dead(topic_id).key}:
-                raise InvalidSetting(
-                    f"table {topic_id} is or was the table of another topic of this cluster, and no other can have its"
-                    " id: make a topic with a table of its own, and copy the rows that you need"
-                )
+                raise _id_is_used(topic_id)
+
+    async def check_new(
+        self, name: str, partitions: int, configs: Mapping[str, str], begun: Begun | None = None
+    ) -> None:
+        """Raises what `create` would, as far as that can be known before. Changes nothing."""
+        check_name(name)
+        if not 1 <= partitions <= MAX_PARTITIONS:
+            raise InvalidStream(f"{name} cannot have {partitions} partitions: choose 1 to {MAX_PARTITIONS}")
+        topic_options(configs)
+        if await self.by_names([name]):
+            raise StreamExists(f"topic {name} already exists")
+        if begun is not None:
+            used = [Address(_SHARD, f"id/{begun.table_id.hex}"), _dead(begun.table_id)]
+            if any(entry is not None for entry in await self._store.get(used)):
+                raise _id_is_used(begun.table_id)
 
     async def _check_begun(self, topic: Topic, begun: Begun) -> None:
         """The heads may be there from an attempt that came to nothing, which found the table at another point."""
@@ -254,6 +261,13 @@ class Topics:
 def _dead(topic_id: UUID) -> Address:
     """There for ever once a topic was deleted: what is still under way against its log must not meet another's."""
     return Address(_SHARD, f"dead/{topic_id.hex}")
+
+
+def _id_is_used(topic_id: UUID) -> InvalidSetting:
+    return InvalidSetting(
+        f"table {topic_id} is or was the table of another topic of this cluster, and no other can have its id: make a"
+        " topic with a table of its own, and copy the rows that you need"
+    )
 
 
 def _check_fixed(topic: Topic, configs: Mapping[str, str]) -> None:

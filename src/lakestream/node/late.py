@@ -16,8 +16,10 @@ from uuid import UUID
 
 from lakestream.catalog.binding import detach, location
 from lakestream.catalog.port import TableViews, View
+from lakestream.errors import UnknownTable
 from lakestream.metadata.names import TableName
 from lakestream.metadata.pointers import Pointers
+from lakestream.metadata.topics import Begun
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.node.backends import Backends
 from lakestream.table.port import History
@@ -71,15 +73,19 @@ class LateTables:
     async def load(self, topic_id: UUID) -> View:
         return await (await self.loaded()).views.load(topic_id)
 
-    async def check_free(self, table: TableName) -> None:
-        if self._backends.external_catalog:
-            await (await self.loaded()).views.check_free(table)
+    async def adoptable(self, table: TableName, partitions: int) -> Begun | None:
+        if not self._backends.external_catalog:
+            try:
+                await self._pointers.resolve(table)
+            except UnknownTable:
+                return None
+        return await (await self.loaded()).views.adoptable(table, partitions)
 
-    async def adoptable(self, table_id: UUID, partitions: int) -> tuple[int, ...]:
-        return await (await self.loaded()).views.adoptable(table_id, partitions)
+    async def claim(self, table: TableName, name: str, begun: Begun) -> Begun:
+        return await (await self.loaded()).views.claim(table, name, begun)
 
-    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...]) -> bool:
-        return await (await self.loaded()).views.adopt(topic_id, name, frontier)
+    async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...], *, table: TableName) -> bool:
+        return await (await self.loaded()).views.adopt(topic_id, name, frontier, table=table)
 
     async def read(
         self,

@@ -14,9 +14,9 @@ from lakestream.metadata.brokers import Broker, Brokers
 from lakestream.metadata.counters import cluster_id, reserve_producer_ids
 from lakestream.metadata.head import Extent
 from lakestream.metadata.log import advance_log_start
+from lakestream.metadata.names import TableName
 from lakestream.metadata.pointers import Pointers
 from lakestream.metadata.store import Store
-from lakestream.metadata.topic_tables import table_name
 from lakestream.metadata.topics import Begun, Topic, Topics
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectStore
@@ -130,24 +130,33 @@ class Streams:
 
     async def create_topic(self, name: str, partitions: int, configs: dict[str, str]) -> Topic:
         """Raises `StreamExists`, `InvalidStream`, `InvalidSetting`."""
-        table_id = await check_alias(Pointers(self.store), self.topics, configs)
-        if table_id is None:
-            if configs.get(ALIAS):
-                await self._catalog.check_free(table_name("", configs[ALIAS]))
-            return await self.topics.create(name, partitions, configs)
+        if configs.get(ALIAS):
+            # Whoever asks again is told that the topic is there, not that its own table is in the way.
+            await self.topics.check_new(name, partitions, configs)
+        table = await check_alias(Pointers(self.store), self.topics, configs)
+        begun = None if table is None else await self._claim(table, name, partitions, configs)
+        topic = await self.topics.create(name, partitions, configs, begun=begun)
+        if table is not None and begun is not None:
+            try:
+                await self._catalog.adopt(topic.topic_id, name, begun.frontier, table=table)
+            except LakestreamError as error:
+                log.warning("topic %s has no table yet, the pipeline goes on with it: %s", name, error)
+        return topic
+
+    async def _claim(self, table: TableName, name: str, partitions: int, configs: dict[str, str]) -> Begun | None:
+        """Where the topic begins in the table of that name, if there is one. Nobody is stopped from writing it before
+        it is sure that the topic can be."""
         try:
-            frontier = await self._catalog.adoptable(table_id, partitions)
+            found = await self._catalog.adoptable(table, partitions)
+            if found is None:
+                return None
+            await self.topics.check_new(name, partitions, configs, found)
+            return await self._catalog.claim(table, name, found)
         except InvalidSetting as error:
             raise InvalidSetting(
                 f"{ALIAS}={configs[ALIAS]} cannot be: a table of that name is there, and {error}. Choose another name,"
                 " or rename that table"
             ) from error
-        topic = await self.topics.create(name, partitions, configs, begun=Begun(table_id, frontier))
-        try:
-            await self._catalog.adopt(table_id, name, frontier)
-        except LakestreamError as error:
-            log.warning("topic %s has no table yet, the pipeline goes on with it: %s", name, error)
-        return topic
 
     async def delete_topic(self, topic_id: UUID) -> None:
         """Returns when nobody can append to or read the topic any more; its table stays, detached."""

@@ -1,0 +1,48 @@
+"""Snapshots that change no row. A table in an external catalog begins with one: there are catalogs that let any number
+of first commits through if a commit can only demand that there is no snapshot yet."""
+
+from collections.abc import Iterator, Mapping
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
+
+from lakestream.catalog.changes import apply_updates
+from lakestream.catalog.files import MetadataFiles
+from lakestream.catalog.index import ManifestIndex
+from lakestream.catalog.snapshot import Plan, SnapshotBuilder
+from lakestream.errors import Unavailable
+from lakestream.runtime import Runtime
+
+
+def empty_plan(runtime: Runtime, summary: Mapping[str, str]) -> Plan:
+    return Plan(
+        add=(),
+        remove=frozenset(),
+        summary=summary,
+        snapshot_id=runtime.random.getrandbits(62) + 1,
+        timestamp_ms=runtime.clock.now_ms(),
+        unique=runtime.new_id(),
+        version=0,
+    )
+
+
+def empty_snapshot(
+    files: MetadataFiles, index: ManifestIndex, metadata: TableMetadata, plan: Plan, written: list[str]
+) -> Iterator[TableUpdate]:
+    """On top of this metadata, whose snapshots all stay: others may still read them. Blocking."""
+    for update in SnapshotBuilder(files, index, metadata, plan, written).build():
+        if not isinstance(update, RemoveSnapshotsUpdate):
+            yield update
+
+
+def write_first(files: MetadataFiles, index: ManifestIndex, metadata: TableMetadata, plan: Plan) -> list[str]:
+    """The files that a table begins with, its metadata last. Blocking."""
+    written: list[str] = []
+    try:
+        updates = SnapshotBuilder(files, index, metadata, plan, written).build()
+        first = apply_updates(metadata, updates, None, validate=False)
+        files.sync(written)
+        written.append(files.write(first, 0, plan.unique))
+    except OSError as error:
+        raise Unavailable(f"the first files of {metadata.location} cannot be written now: {error}") from error
+    return written

@@ -1,0 +1,366 @@
+"""Topics that go on in tables that are in an external catalog already, where nothing but marks and snapshots keeps
+another cluster from writing them too."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.table.update import SetLocationUpdate
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import BinaryType, IntegerType, LongType, NestedField
+from support.external import EXTERNAL, QUICK, external_place, sql_place
+from support.external_town import foreign_rows
+from support.s3 import environment
+from support.tables import write_file
+from support.takeover import ALIAS, KINDS, NAME, OLD_ROWS, Run, Scene, failure, former, on
+
+from lakestream.errors import Conflict, InvalidSetting, StorageError, StreamExists
+from lakestream.metadata.names import TableName
+from lakestream.metadata.topics import Topic
+from lakestream.table.schema import CLUSTER_PROPERTY, FRONTIER_PROPERTY, RAW_SCHEMA
+
+pytestmark = pytest.mark.filterwarnings("ignore:Parquet writer option")
+
+
+@pytest.fixture(params=[pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow) for kind in EXTERNAL])
+def everywhere(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    if request.param == "nessie":
+        for name, value in environment(request.getfixturevalue("aws_address")).items():
+            monkeypatch.setenv(name, value)
+    with external_place(request.param, request, tmp_path) as place:
+        yield lambda test: on(place, test)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return lambda test: on(sql_place(tmp_path), test)
+
+
+FEW = Schema(NestedField(1, "_value", BinaryType()), NestedField(2, "_offset", LongType(), required=True))
+
+
+@pytest.mark.parametrize("columns", [RAW_SCHEMA, FEW], ids=["all", "few"])
+def test_a_topic_fills_the_table_that_an_engine_made_for_it(
+    everywhere: Run, columns: Schema, request: pytest.FixtureRequest
+) -> None:
+    async def test(scene: Scene) -> None:
+        made = scene.engine_table(columns, properties={"owner": "ann"})
+        if "nessie-few" in request.node.name:
+            # Nessie 0.99 asks for a field with new columns that PyIceberg does not send.
+            house = await scene.cluster()
+            with pytest.raises(InvalidSetting, match="make it with all columns of a stream's table, in their order"):
+                await house.streams.create_topic("orders", 2, ALIAS)
+            assert scene.table().metadata_location == made.metadata_location
+            return
+        house = await scene.cluster()
+        topic = await house.streams.create_topic("orders", 2, ALIAS)
+        assert topic.topic_id == made.metadata.table_uuid
+        assert await house.produce(topic, 1, b"a", b"b") == 0
+        assert not (await house.tick()).failures
+        table = scene.table()
+        assert (table.metadata.table_uuid, table.location()) == (made.metadata.table_uuid, made.location())
+        assert sorted(table.schema().fields, key=lambda field: field.field_id) == list(RAW_SCHEMA.fields)
+        names = [field.name for field in table.schema().fields]
+        assert names[: len(columns.fields)] == [field.name for field in columns.fields]
+        assert table.properties["owner"] == "ann"
+        assert table.properties["write.delete.mode"] == "copy-on-write"
+        assert scene.rows() == [(1, 0, b"a"), (1, 1, b"b")]
+        assert await house.consume(topic, 1) == [(0, b"a"), (1, b"b")]
+        await house.produce(topic, 0, b"c")
+        assert (await house.tick()).record_count == 1
+        assert scene.rows() == [(0, 0, b"c"), (1, 0, b"a"), (1, 1, b"b")]
+
+    everywhere(test)
+
+
+def test_the_former_owner_stops_and_neither_loses_a_record(everywhere: Run) -> None:
+    async def test(scene: Scene) -> None:
+        old, topic = await former(scene)
+        new = await scene.cluster()
+        cluster = old.streams.cluster_id
+        before = scene.table().metadata_location
+        with pytest.raises(InvalidSetting, match=f"it is the table of cluster {cluster}, which would have to stop"):
+            await new.streams.create_topic("orders", 2, ALIAS)
+        assert scene.table().metadata_location == before
+        await old.produce(topic, 0, b"tail 2")
+        planned = await old.catalog.load(topic.topic_id)
+        scene.let_go()
+        again = await new.streams.create_topic("orders", 2, ALIAS)
+        assert again.topic_id == topic.topic_id
+
+        # What the former owner had planned is refused, and then it knows why.
+        with pytest.raises((Conflict, StorageError)):
+            await old.catalog.commit(planned, add=[], remove=[], frontier=(3, 1))
+        await old.produce(topic, 0, b"tail 3")
+        assert f"cluster {new.streams.cluster_id} has taken it over and goes on in it" in await failure(old)
+
+        assert await new.consume(again, 0) == [(0, b"a"), (1, b"b")], "before any pipeline ran"
+        assert await new.produce(again, 0, b"d") == 2
+        assert (await new.tick()).record_count == 1
+        assert scene.rows() == sorted([*OLD_ROWS, (0, 2, b"d")])
+        await failure(old)
+        for house in (old, new):
+            await house.collect()
+        assert await old.consume(topic, 0) == [(0, b"a"), (1, b"b"), (2, b"tail 2"), (3, b"tail 3")]
+        assert await old.consume(topic, 1) == [(0, b"c")]
+        assert await new.consume(again, 0) == [(0, b"a"), (1, b"b"), (2, b"d")]
+        assert await new.consume(again, 1) == [(0, b"c")]
+
+        # The former owner deletes its topic: the table is not its to rename.
+        await old.streams.delete_topic(topic.topic_id)
+        await new.produce(again, 1, b"e")
+        assert (await new.tick()).record_count == 1
+        assert scene.rows() == sorted([*OLD_ROWS, (0, 2, b"d"), (1, 1, b"e")])
+
+    everywhere(test)
+
+
+@KINDS
+def test_of_two_clusters_that_want_a_table_one_gets_it(everywhere: Run, kind: str) -> None:
+    """Both have found it free. A catalog that lets any first commit through must not let the second take it again."""
+
+    async def test(scene: Scene) -> None:
+        if kind == "made by an engine":
+            scene.engine_table()
+        else:
+            await former(scene)
+            scene.let_go()
+        clusters = [await scene.cluster() for _ in range(2)]
+        found = [await house.catalog.commits.find(NAME) for house in clusters]
+        late, winner = clusters
+        topic = await winner.streams.create_topic("orders", 2, ALIAS)
+        await winner.produce(topic, 0, b"kept")
+        assert (await winner.tick()).record_count == 1
+        rows = scene.rows()
+        assert rows[-1 if kind == "made by an engine" else 2][2] == b"kept"
+        assert found[0] is not None
+        first = late.catalog._first(found[0], "late", (0, 0))
+        with pytest.raises(Conflict):
+            await late.catalog.commits.claim(NAME, found[0], first)
+        with pytest.raises(InvalidSetting, match=f"table of cluster {winner.streams.cluster_id}"):
+            await late.streams.create_topic("orders", 2, ALIAS)
+        assert await late.streams.topics.list() == []
+        assert scene.rows() == rows
+        await winner.produce(topic, 0, b"more")
+        assert (await winner.tick()).record_count == 1
+
+    everywhere(test)
+
+
+def test_clusters_that_claim_at_the_same_moment(everywhere: Run) -> None:
+    async def test(scene: Scene) -> None:
+        scene.engine_table()
+        clusters = [await scene.cluster() for _ in range(3)]
+        made = await asyncio.gather(
+            *(house.streams.create_topic("orders", 1, ALIAS) for house in clusters), return_exceptions=True
+        )
+        winners = [(house, each) for house, each in zip(clusters, made, strict=True) if isinstance(each, Topic)]
+        losers = [each for each in made if isinstance(each, BaseException)]
+        assert all(isinstance(each, InvalidSetting) for each in losers), losers
+        [(winner, topic)] = winners
+        assert scene.table().properties[CLUSTER_PROPERTY] == winner.streams.cluster_id
+        await winner.produce(topic, 0, b"a")
+        assert (await winner.tick()).record_count == 1
+        assert scene.rows() == [(0, 0, b"a")]
+
+    everywhere(test)
+
+
+def test_what_the_owner_commits_at_the_last_moment_is_gone_on_from(run: Run) -> None:
+    """It had loaded the table before it was let go, and commits after it was looked at."""
+
+    async def test(scene: Scene) -> None:
+        old, topic = await former(scene)
+        new = await scene.cluster()
+        view, current = await old.catalog.load(topic.topic_id), await old.catalog.commits.load(topic.topic_id)
+        scene.let_go()
+        adoptable = new.catalog.adoptable
+
+        async def slow(table: TableName, partitions: int) -> Any:
+            found = await adoptable(table, partitions)
+            file = write_file(Path(scene.place.bucket_url.removeprefix("file://")), 2, 5)
+
+            async def loaded(_: UUID) -> Any:
+                return current
+
+            old.catalog.commits.load = loaded  # type: ignore[method-assign]
+            assert (await old.catalog.commit(view, add=[file], remove=[], frontier=(5, 1))).frontier == (5, 1)
+            return found
+
+        new.catalog.adoptable = slow  # type: ignore[method-assign]
+        again = await new.streams.create_topic("orders", 2, ALIAS)
+        assert await new.produce(again, 0, b"d") == 5
+        assert (await new.tick()).record_count == 1
+        assert [row[:2] for row in scene.rows()] == [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (1, 0)]
+
+    run(test)
+
+
+def test_a_mark_that_is_set_back_by_hand_makes_nobodys_records_anothers(run: Run) -> None:
+    """Both gave out offset 2. Whoever has the mark must not take the other's record for its own, and forget its WAL."""
+
+    async def test(scene: Scene) -> None:
+        old, topic = await former(scene)
+        new = await scene.cluster()
+        scene.let_go()
+        again = await new.streams.create_topic("orders", 2, ALIAS)
+        await new.produce(again, 0, b"theirs")
+        await new.tick()
+        await old.produce(topic, 0, b"ours")
+        with scene.table().transaction() as change:
+            change.set_properties({CLUSTER_PROPERTY: old.streams.cluster_id})
+        assert "has offset 2, which the log has not given to the table yet" in await failure(old)
+        await old.collect()
+        assert await old.consume(topic, 0) == [(0, b"a"), (1, b"b"), (2, b"ours")]
+        await new.produce(again, 0, b"more")
+        assert f"cluster {old.streams.cluster_id} has taken it over" in await failure(new)
+        with scene.table().transaction() as change:
+            change.set_properties({CLUSTER_PROPERTY: new.streams.cluster_id})
+        assert (await new.tick()).record_count == 1
+        assert scene.rows() == sorted([*OLD_ROWS, (0, 2, b"theirs"), (0, 3, b"more")])
+
+    run(test)
+
+
+def test_a_mark_that_was_removed_stops_its_owner_until_it_is_back(run: Run) -> None:
+    async def test(scene: Scene) -> None:
+        house, topic = await former(scene)
+        scene.let_go()
+        await house.produce(topic, 0, b"d")
+        sentence = await failure(house)
+        assert f"property {CLUSTER_PROPERTY} was removed" in sentence
+        assert house.streams.cluster_id in sentence
+        with scene.table().transaction() as change:
+            change.set_properties({CLUSTER_PROPERTY: house.streams.cluster_id})
+        assert (await house.tick()).record_count == 1
+        assert scene.rows() == sorted([*OLD_ROWS, (0, 2, b"d")])
+
+    run(test)
+
+
+def partitioned(scene: Scene) -> None:
+    scene.engine_table(partition_spec=PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "p")))
+
+
+def in_order(scene: Scene) -> None:
+    scene.engine_table(sort_order=SortOrder(SortField(source_id=2, transform=IdentityTransform())))
+
+
+def other_columns(scene: Scene) -> None:
+    scene.engine_table(Schema(NestedField(1, "amount", LongType())))
+
+
+def other_types(scene: Scene) -> None:
+    scene.engine_table(Schema(NestedField(1, "_value", IntegerType())))
+
+
+def elsewhere(scene: Scene) -> None:
+    scene.engine_table(location=f"{scene.place.bucket_url}-of-others/orders")
+
+
+def with_rows(scene: Scene) -> None:
+    scene.engine_table().append(foreign_rows(0))
+
+
+def with_a_claim_of_rows(scene: Scene) -> None:
+    with_rows(scene)
+    with scene.table().transaction() as change:
+        change.set_properties({FRONTIER_PROPERTY: "5"})
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (partitioned, "it is partitioned, or was"),
+        (in_order, "it has a sort order"),
+        (other_columns, "its column amount is none that a stream fills"),
+        (other_types, "its column _value is int, and a stream writes binary"),
+        (elsewhere, "and brokers read"),
+        (with_rows, "it has rows that no stream wrote"),
+        (with_a_claim_of_rows, "which is not what the pipeline wrote"),
+    ],
+)
+def test_what_cannot_be_a_streams_table_is_refused_and_left_as_it_is(
+    run: Run, make: Callable[[Scene], None], reason: str
+) -> None:
+    async def test(scene: Scene) -> None:
+        make(scene)
+        before = scene.table().metadata_location
+        house = await scene.cluster()
+        with pytest.raises(InvalidSetting, match=f"orders cannot be: a table of that name is there, and .*{reason}"):
+            await house.streams.create_topic("orders", 1, ALIAS)
+        assert await house.streams.topics.list() == []
+        assert scene.table().metadata_location == before
+
+    run(test)
+
+
+def test_what_a_topic_cannot_be_stops_nobody(run: Run) -> None:
+    """A topic of that name is there, or as many partitions cannot be: found before the table is claimed."""
+
+    async def test(scene: Scene) -> None:
+        old, topic = await former(scene)
+        new = await scene.cluster()
+        await new.streams.create_topic("orders", 1, {})
+        scene.let_go()
+        before = scene.table().metadata_location
+        with pytest.raises(StreamExists):
+            await new.streams.create_topic("orders", 2, ALIAS)
+        with pytest.raises(InvalidSetting, match="its stream has 2 partitions: create the topic with as many"):
+            await new.streams.create_topic("more", 3, ALIAS)
+        await old.streams.delete_topic(topic.topic_id)
+        with pytest.raises(InvalidSetting, match="is or was the table of another topic of this cluster"):
+            await old.streams.create_topic("orders", 2, ALIAS)
+        assert scene.table().metadata_location == before
+
+    run(test)
+
+
+def test_a_deleted_topic_leaves_its_table_and_its_name_is_free(run: Run) -> None:
+    async def test(scene: Scene) -> None:
+        scene.engine_table()
+        house = await scene.cluster()
+        topic = await house.streams.create_topic("orders", 1, ALIAS)
+        await house.produce(topic, 0, b"a")
+        await house.tick()
+        await house.streams.delete_topic(topic.topic_id)
+        kept = ("sales", f"orders__{topic.topic_id.hex[:8]}")
+        assert scene.outsider.load_table(kept).scan().to_arrow().num_rows == 1
+        again = await house.streams.create_topic("orders", 1, ALIAS)
+        assert again.topic_id != topic.topic_id
+        await house.produce(again, 0, b"b")
+        assert (await house.tick()).record_count == 1
+        assert scene.rows() == [(0, 0, b"b")]
+
+        # Another cluster may go on in what was left, once that is wanted.
+        other = await scene.cluster()
+        alias = {"lakestream.table.name": ".".join(kept)}
+        with pytest.raises(InvalidSetting, match=f"remove the table's property {CLUSTER_PROPERTY}"):
+            await other.streams.create_topic("orders", 1, alias)
+        with scene.outsider.load_table(kept).transaction() as change:
+            change.remove_properties(CLUSTER_PROPERTY)
+        third = await other.streams.create_topic("orders", 1, alias)
+        assert await other.produce(third, 0, b"c") == 1
+        assert (await other.tick()).record_count == 1
+        assert await other.consume(third, 0) == [(0, b"a"), (1, b"c")]
+
+    run(test)
+
+
+def test_a_table_of_an_engine_that_is_moved_stops_commits(run: Run) -> None:
+    async def test(scene: Scene) -> None:
+        scene.engine_table()
+        house = await scene.cluster()
+        topic = await house.streams.create_topic("orders", 1, ALIAS)
+        await house.produce(topic, 0, b"a")
+        moved = f"{scene.place.bucket_url}/tables/orders__{topic.topic_id.hex[:8]}"
+        scene.outsider.commit_table(scene.table(), (), (SetLocationUpdate(location=moved),))
+        assert f"its location was moved to {moved}" in await failure(house)
+
+    run(test)

@@ -1,0 +1,100 @@
+"""One cluster without front doors: a broker and a pipeline without Spark, on a catalog of its own or on one that
+clusters share."""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from lakestream import objects
+from lakestream.catalog.tables import PyIcebergTables
+from lakestream.frontier.collector import Collector
+from lakestream.frontier.lake import Lake
+from lakestream.frontier.local import LocalTiles
+from lakestream.frontier.settings import PipelineSettings
+from lakestream.frontier.worker import Tick, Worker
+from lakestream.metadata.memory import MemoryStore
+from lakestream.metadata.store import Store
+from lakestream.metadata.topics import Topic, Topics
+from lakestream.model import StreamPartition
+from lakestream.objects import ObjectStore
+from lakestream.runtime import Runtime, system
+from lakestream.stream import FetchPartition, Streams
+from support.batches import batch
+from support.external import Place
+from support.records import parse
+from support.streams import Cluster
+
+_OLD = PipelineSettings(generation_interval_ms=0, grace_ms=0)
+
+
+@dataclass
+class Lakehouse:
+    """`catalog` is the pipeline's."""
+
+    cluster: Cluster
+    catalog: PyIcebergTables
+    streams: Streams
+
+    async def produce(self, topic: Topic, partition: int, *values: bytes) -> int:
+        done = await self.streams.append(StreamPartition(topic.topic_id, partition), batch(*values))
+        return done.base_offset
+
+    async def consume(self, topic: Topic, partition: int) -> list[tuple[int, bytes]]:
+        found: list[tuple[int, bytes]] = []
+        position = 0
+        while True:
+            wanted = FetchPartition(StreamPartition(topic.topic_id, partition), position, 1 << 20)
+            [fetched] = await self.streams.fetch([wanted], min_bytes=0, max_bytes=1 << 20, max_wait_ms=0)
+            if fetched.error is not None:
+                raise fetched.error
+            more = [(each.offset, each.value) for each in parse(fetched.parts) if each.offset >= position]
+            if not more:
+                return found
+            found += more
+            position = more[-1][0] + 1
+
+    async def tick(self) -> Tick:
+        topics = Topics(self.cluster.store, self.cluster.runtime)
+        return await Worker(self._lake(PipelineSettings()), topics, name="worker").tick()
+
+    async def collect(self) -> None:
+        """Until everything is gone that this cluster takes for dead."""
+        for _ in range(8):
+            await Collector(self._lake(_OLD)).collect()
+
+    def _lake(self, settings: PipelineSettings) -> Lake:
+        cluster = self.cluster
+        tiles = LocalTiles(cluster.objects, cluster.runtime)
+        return Lake(cluster.store, self.catalog, cluster.objects, tiles, cluster.runtime, settings)
+
+
+@asynccontextmanager
+async def open_lakehouse(bucket: ObjectStore, seed: int = 1) -> AsyncIterator[Lakehouse]:
+    """On the embedded catalog."""
+    runtime = Runtime(system().clock, random.Random(seed))
+    store = MemoryStore(runtime)
+    catalog = PyIcebergTables(store, bucket.url, runtime)
+    cluster = Cluster(runtime, store, bucket, catalog)
+    try:
+        async with cluster.brokers(1) as [streams]:
+            yield Lakehouse(cluster, catalog, streams)
+    finally:
+        await catalog.close()
+
+
+@asynccontextmanager
+async def external_lakehouse(
+    place: Place, store: Store | None = None, catalog: PyIcebergTables | None = None
+) -> AsyncIterator[Lakehouse]:
+    """On an external catalog, whose bucket others may use too. `store`: a cluster that was there before."""
+    runtime = system()
+    store = MemoryStore(runtime) if store is None else store
+    bucket = objects.open(place.bucket_url)
+    catalog = place.tables(store, runtime) if catalog is None else catalog
+    cluster = Cluster(runtime, store, bucket, place.served(catalog))  # type: ignore[arg-type]
+    try:
+        async with cluster.brokers(1) as [streams]:
+            yield Lakehouse(cluster, catalog, streams)
+    finally:
+        await catalog.close()
