@@ -18,7 +18,7 @@ from lakestream import runtime
 from lakestream.catalog import TableCatalog, View
 from lakestream.catalog.simulated import SimulatedTables
 from lakestream.catalog.tables import PyIcebergTables
-from lakestream.errors import Conflict, Unavailable, UnknownStream
+from lakestream.errors import Conflict, InvalidSetting, Unavailable, UnknownStream
 from lakestream.metadata.pointers import Pointers
 from lakestream.metadata.topic_tables import table_name
 from lakestream.model import DataFile, WrittenFile
@@ -120,6 +120,19 @@ def test_a_name_of_another_topic_is_a_conflict(bench: Open) -> None:
         assert await bench.catalog.load(ORDERS) == view
         with pytest.raises(UnknownStream):
             await bench.catalog.load(OTHER)
+
+    run(bench, test)
+
+
+def test_no_topic_can_go_on_in_the_table_of_another(bench: Open) -> None:
+    async def test(bench: Bench) -> None:
+        name = table_name("orders")
+        assert await bench.catalog.adoptable(name, 1) is None
+        view = await bench.catalog.create(ORDERS, "orders", 1)
+        with pytest.raises(InvalidSetting):
+            await bench.catalog.adoptable(name, 1)
+        assert not await bench.catalog.adopt(OTHER, "others", (0,), table=name)
+        assert await bench.catalog.load(ORDERS) == view
 
     run(bench, test)
 
