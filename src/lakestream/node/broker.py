@@ -43,7 +43,7 @@ async def _serve(
         try:
             ready()
             await tables.loaded()
-            _settle_memory()
+            settle_memory()
             stopping = asyncio.ensure_future(stop.wait())
             await asyncio.wait((stopping, streams.failed), return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()
@@ -55,7 +55,7 @@ async def _serve(
         await streams.stop()
 
 
-def _settle_memory() -> None:
+def settle_memory() -> None:
     """What was loaded stays: the collector of cycles need not look at it again and again, and requests make few."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
