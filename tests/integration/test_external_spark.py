@@ -2,6 +2,7 @@
 the pipeline commits: rows stay what they are, and consumers see each offset once."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ from lakestream.errors import Conflict
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 HALF = 6
 EVERYTHING = "options => map('rewrite-all', 'true')"
+SEEN_S = 0.2
+"""When a broker has looked at the catalog again for certain."""
 _TRIES = 20
 _names = count()
 
@@ -137,6 +140,14 @@ def test_spark_maintains_a_table_in_a_metastore_that_the_pipeline_fills(
         assert len(engine.town.table().snapshots()) < before
         check_same(engine, (1, 4, 9))
 
+        # Format 3 stops the commits; a delete there, now by vectors, reaches the stream all the same.
+        engine.run("ALTER TABLE CATALOG_.default.orders SET TBLPROPERTIES ('format-version'='3')")
+        engine.town.produce(HALF)
+        engine.run("DELETE FROM CATALOG_.default.orders WHERE _offset = 7")
+        time.sleep(SEEN_S)
+        engine.town.check_all(without=(1, 4, 7, 9))
+        engine.town.check_commits_stopped("upgraded to format version 3")
+
 
 def test_spark_maintains_a_table_in_nessie_when_nobody_commits_meanwhile(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -157,4 +168,6 @@ def test_spark_maintains_a_table_in_nessie_when_nobody_commits_meanwhile(
         engine.run("DELETE FROM CATALOG_.default.orders WHERE _offset = 4")
         with engine.filling(), pytest.raises(Py4JJavaError, match="GC is disabled"):
             engine.run("CALL CATALOG_.system.expire_snapshots(table => 'default.orders')")
+        with pytest.raises(Py4JJavaError, match="Implement format version update"):
+            engine.run("ALTER TABLE CATALOG_.default.orders SET TBLPROPERTIES ('format-version'='3')")
         check_same(engine, (1, 4, 9))
