@@ -8,7 +8,7 @@ store; `external.ExternalCommits` does the same in a catalog of somebody else.
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeVar
+from typing import ClassVar, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
@@ -24,6 +24,7 @@ from lakestream.catalog.index import ManifestIndex
 from lakestream.catalog.port import View
 from lakestream.catalog.rules import check_change
 from lakestream.catalog.rules_outside import check_outside
+from lakestream.catalog.statistics import dropped
 from lakestream.catalog.threads import Threads
 from lakestream.errors import Conflict, InvalidSetting, ObjectMissing, StorageError, Unavailable, UnknownTable
 from lakestream.metadata.names import TableName
@@ -71,6 +72,9 @@ class Staged:
 
 
 class Commits:
+    carries_statistics: ClassVar[bool] = True
+    """Whether this catalog knows statistics files."""
+
     def __init__(self, store: Store, runtime: Runtime, io_properties: Mapping[str, str]) -> None:
         self.pointers: Final = Pointers(store)
         self.files: Final = MetadataFiles(io_properties)
@@ -261,15 +265,15 @@ class Commits:
         return staged
 
     def _clean(self, old: TableMetadata, new: TableMetadata, outside: bool) -> None:
-        """Deletes what the commit made unreachable: metadata beyond the log's length, and what only the
-        expired snapshots named. A failure leaves orphans, never a broken table."""
+        """Deletes what the commit made unreachable: metadata beyond the log's length, what only the expired snapshots
+        named, and statistics that no snapshot has any more. A failure leaves orphans, never a broken table."""
         if property_as_bool(new.properties, "write.metadata.delete-after-commit.enabled", False):
             kept = {entry.metadata_file for entry in new.metadata_log}
             self.files.delete(entry.metadata_file for entry in old.metadata_log if entry.metadata_file not in kept)
         if outside or not property_as_bool(new.properties, "gc.enabled", True):
             return
         try:
-            self.files.delete(expired_files(self.index, old, new))
+            self.files.delete((*expired_files(self.index, old, new), *dropped(old, new)))
         except (StorageError, Unavailable) as error:
             _log.warning("files of expired snapshots stay as orphans: %s", error)
 

@@ -22,6 +22,7 @@ from lakestream.catalog.engine_views import EngineViews
 from lakestream.catalog.folders import folder_of
 from lakestream.catalog.index import read_entries, read_manifests
 from lakestream.catalog.stamp import stamped
+from lakestream.catalog.statistics import own_files
 from lakestream.errors import (
     Conflict,
     CorruptObject,
@@ -236,7 +237,7 @@ class EngineTables:
             for entry in read_entries(io, manifest, live=False)
         }
         logged = [entry.metadata_file for entry in current.metadata.metadata_log]
-        return [*sorted(data), *manifests, *lists, *logged, current.location]
+        return [*sorted(data), *own_files(current.metadata), *manifests, *lists, *logged, current.location]
 
 
 def prepared(current: Current, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]) -> Prepare:

@@ -67,6 +67,9 @@ _NEVER_MADE: Final = ""
 
 
 class ExternalCommits(Commits):
+    carries_statistics = False
+    """Some do not: their tables keep what engines set, where they set it."""
+
     def __init__(
         self,
         store: Store,

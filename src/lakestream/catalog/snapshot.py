@@ -38,6 +38,7 @@ from lakestream.catalog.files import MetadataFiles
 from lakestream.catalog.index import ManifestIndex, read_entries
 from lakestream.catalog.merge import MAX_ENTRIES, Size, plan_merges
 from lakestream.catalog.sealed import SealedOutput
+from lakestream.catalog.statistics import carried
 from lakestream.model import WrittenFile
 
 _CODEC: Final = "deflate"
@@ -55,6 +56,8 @@ class Plan:
     timestamp_ms: int
     unique: UUID
     version: int
+    carries_statistics: bool = False
+    """Whether the snapshot gets the statistics of the nearest before it: see `statistics`."""
 
 
 class SnapshotBuilder:
@@ -107,6 +110,8 @@ class SnapshotBuilder:
             SetSnapshotRefUpdate.model_validate(
                 {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": plan.snapshot_id}
             ),
+            # Before snapshots go: statistics go with theirs.
+            *(carried(metadata, plan.snapshot_id) if plan.carries_statistics else ()),
             *([RemoveSnapshotsUpdate.model_validate({"snapshot-ids": expired})] if expired else []),
         )
 

@@ -133,6 +133,7 @@ class PyIcebergTables:
             timestamp_ms=self._runtime.clock.now_ms(),
             unique=self._runtime.new_id(),
             version=version_of(current.location) + 1,
+            carries_statistics=self.commits.carries_statistics,
         )
 
         def prepare(metadata: TableMetadata, written: list[str]) -> Change:
