@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
@@ -20,6 +19,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
+from lakestream.catalog.threads import side_by_side
 from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
 from lakestream.model import WrittenFile
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC, UNPARTITIONED
@@ -29,13 +29,11 @@ _TAIL_BYTES: Final = 64 * 1024
 _MAGIC_BYTES: Final = 4
 _END_BYTES: Final = 8
 """Length of the footer and magic."""
-_THREADS: Final = 8
 
 
 def all_to_iceberg(io: FileIO, metadata: TableMetadata, files: Sequence[WrittenFile]) -> list[DataFile]:
     """Each as `to_iceberg` has it, several at once: a distant store takes its time for every footer."""
-    with ThreadPoolExecutor(min(_THREADS, max(1, len(files)))) as threads:
-        return list(threads.map(lambda file: to_iceberg(io, metadata, file), files))
+    return side_by_side(lambda file: to_iceberg(io, metadata, file), files)
 
 
 def to_iceberg(io: FileIO, metadata: TableMetadata, file: WrittenFile) -> DataFile:
