@@ -2,20 +2,17 @@
 another cluster from writing them too."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
-from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.table.update import SetLocationUpdate
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import BinaryType, IntegerType, LongType, NestedField
+from pyiceberg.types import BinaryType, LongType, NestedField
 from support.external import EXTERNAL, QUICK, external_place, sql_place
-from support.external_town import foreign_rows
+from support.lakehouse import Lakehouse
 from support.s3 import environment
 from support.tables import write_file
 from support.takeover import ALIAS, KINDS, NAME, OLD_ROWS, Run, Scene, failure, former, on
@@ -23,7 +20,7 @@ from support.takeover import ALIAS, KINDS, NAME, OLD_ROWS, Run, Scene, failure, 
 from lakestream.errors import Conflict, InvalidSetting, StorageError, StreamExists
 from lakestream.metadata.names import TableName
 from lakestream.metadata.topics import Topic
-from lakestream.table.schema import CLUSTER_PROPERTY, FRONTIER_PROPERTY, RAW_SCHEMA
+from lakestream.table.schema import CLUSTER_PROPERTY, RAW_SCHEMA
 
 pytestmark = pytest.mark.filterwarnings("ignore:Parquet writer option")
 
@@ -172,6 +169,45 @@ def test_clusters_that_claim_at_the_same_moment(everywhere: Run) -> None:
     everywhere(test)
 
 
+def test_a_table_changes_hands_under_load(everywhere: Run) -> None:
+    """The owner produces and commits all the while, whatever its ticks say; so does the new one."""
+
+    async def test(scene: Scene) -> None:
+        old, new = await scene.cluster(), await scene.cluster()
+        topic = await old.streams.create_topic("orders", 1, ALIAS)
+        begun, over = asyncio.Event(), asyncio.Event()
+
+        async def go_on(house: Lakehouse, name: bytes, enough: int) -> int:
+            count = 0
+            while not over.is_set():
+                await house.produce(topic, 0, b"%s %d" % (name, count))
+                await house.tick()
+                count += 1
+                if count == enough:
+                    begun.set()
+            return count
+
+        owner = asyncio.create_task(go_on(old, b"old", 3))
+        await begun.wait()
+        scene.let_go()
+        assert (await new.streams.create_topic("orders", 1, ALIAS)).topic_id == topic.topic_id
+        begun.clear()
+        heir = asyncio.create_task(go_on(new, b"new", 6))
+        await begun.wait()
+        over.set()
+        produced, inherited = await owner, await heir
+        assert await old.consume(topic, 0) == [(offset, b"old %d" % offset) for offset in range(produced)]
+        everything = await new.consume(topic, 0)
+        start = len(everything) - inherited
+        assert 3 <= start < produced, "the owner was stopped"
+        values = [b"old %d" % offset for offset in range(start)] + [b"new %d" % number for number in range(inherited)]
+        assert everything == list(enumerate(values))
+        assert [row[1:] for row in scene.rows()] == everything
+        assert "has taken it over" in await failure(old)
+
+    everywhere(test)
+
+
 def test_what_the_owner_commits_at_the_last_moment_is_gone_on_from(run: Run) -> None:
     """It had loaded the table before it was let go, and commits after it was looked at."""
 
@@ -240,63 +276,6 @@ def test_a_mark_that_was_removed_stops_its_owner_until_it_is_back(run: Run) -> N
             change.set_properties({CLUSTER_PROPERTY: house.streams.cluster_id})
         assert (await house.tick()).record_count == 1
         assert scene.rows() == sorted([*OLD_ROWS, (0, 2, b"d")])
-
-    run(test)
-
-
-def partitioned(scene: Scene) -> None:
-    scene.engine_table(partition_spec=PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "p")))
-
-
-def in_order(scene: Scene) -> None:
-    scene.engine_table(sort_order=SortOrder(SortField(source_id=2, transform=IdentityTransform())))
-
-
-def other_columns(scene: Scene) -> None:
-    scene.engine_table(Schema(NestedField(1, "amount", LongType())))
-
-
-def other_types(scene: Scene) -> None:
-    scene.engine_table(Schema(NestedField(1, "_value", IntegerType())))
-
-
-def elsewhere(scene: Scene) -> None:
-    scene.engine_table(location=f"{scene.place.bucket_url}-of-others/orders")
-
-
-def with_rows(scene: Scene) -> None:
-    scene.engine_table().append(foreign_rows(0))
-
-
-def with_a_claim_of_rows(scene: Scene) -> None:
-    with_rows(scene)
-    with scene.table().transaction() as change:
-        change.set_properties({FRONTIER_PROPERTY: "5"})
-
-
-@pytest.mark.parametrize(
-    ("make", "reason"),
-    [
-        (partitioned, "it is partitioned, or was"),
-        (in_order, "it has a sort order"),
-        (other_columns, "its column amount is none that a stream fills"),
-        (other_types, "its column _value is int, and a stream writes binary"),
-        (elsewhere, "and brokers read"),
-        (with_rows, "it has rows that no stream wrote"),
-        (with_a_claim_of_rows, "which is not what the pipeline wrote"),
-    ],
-)
-def test_what_cannot_be_a_streams_table_is_refused_and_left_as_it_is(
-    run: Run, make: Callable[[Scene], None], reason: str
-) -> None:
-    async def test(scene: Scene) -> None:
-        make(scene)
-        before = scene.table().metadata_location
-        house = await scene.cluster()
-        with pytest.raises(InvalidSetting, match=f"orders cannot be: a table of that name is there, and .*{reason}"):
-            await house.streams.create_topic("orders", 1, ALIAS)
-        assert await house.streams.topics.list() == []
-        assert scene.table().metadata_location == before
 
     run(test)
 
