@@ -109,6 +109,9 @@ def test_the_former_owner_stops_and_neither_loses_a_record(everywhere: Run) -> N
         assert await new.consume(again, 0) == [(0, b"a"), (1, b"b"), (2, b"d")]
         assert await new.consume(again, 1) == [(0, b"c")]
 
+        restarted = await scene.place.served(old.catalog).load(topic.topic_id)
+        assert restarted.frontier == (2, 1), "a broker that starts now serves what was there before, too"
+
         # The former owner deletes its topic: the table is not its to rename.
         await old.streams.delete_topic(topic.topic_id)
         await new.produce(again, 1, b"e")
