@@ -1,5 +1,6 @@
 """The nouns every room shares. Data only: frozen, slotted, without behaviour."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
@@ -61,6 +62,27 @@ class PositionDeletes:
     record_count: int = 0
     trouble: str = ""
     vector: DeletionVector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """What a statistics file says of some columns, by their field ids, and of which snapshot that was true."""
+
+    kind: str
+    fields: tuple[int, ...]
+    snapshot_id: int
+    sequence_number: int
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticsFile:
+    """A Puffin file with statistics of a table, as the table names it. `path` is a full URL."""
+
+    path: str
+    size_bytes: int
+    footer_bytes: int
+    blobs: tuple[Blob, ...]
 
 
 @dataclass(frozen=True, slots=True)

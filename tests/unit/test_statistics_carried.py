@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.statistics import StatisticsFile
+from pyiceberg.table.statistics import StatisticsFile as IcebergStatistics
 from pyiceberg.table.update import (
     RemoveSnapshotRefUpdate,
     SetPropertiesUpdate,
@@ -16,9 +16,12 @@ from support.stream_table import StreamTable, run_with_table
 from support.tables import ORDERS
 
 from lakestream.catalog.commit import Change
-from lakestream.catalog.port import View
+from lakestream.catalog.port import TableCatalog, View
+from lakestream.catalog.simulated import SimulatedTables
 from lakestream.catalog.statistics import own_files
+from lakestream.errors import Conflict
 from lakestream.metadata.names import TableName
+from lakestream.model import Blob, StatisticsFile
 
 
 async def _metadata(table: StreamTable) -> TableMetadata:
@@ -55,7 +58,7 @@ def _statistics(path: str, snapshot_id: int | None) -> SetStatisticsUpdate:
         "file-footer-size-in-bytes": 1,
         "blob-metadata": [blob],
     }
-    return SetStatisticsUpdate(statistics=StatisticsFile.model_validate(entry))
+    return SetStatisticsUpdate(statistics=IcebergStatistics.model_validate(entry))
 
 
 def _branch(name: str, snapshot_id: int | None, kind: str = "branch") -> SetSnapshotRefUpdate:
@@ -140,6 +143,20 @@ def test_newer_statistics_are_those_that_go_along_and_replaced_files_are_deleted
     run_with_table(tmp_path, test)
 
 
+def test_another_spelling_is_the_same_file(tmp_path: Path) -> None:
+    async def test(table: StreamTable, view: View) -> None:
+        view = await table.append(view)
+        path, next_path = _file(table, "a.stats"), _file(table, "b.stats")
+        await _change(table, _statistics(f"file:{path}", view.snapshot_id))
+        await _change(table, _statistics(f"file://{path}", view.snapshot_id))
+        assert path.exists()
+        await _change(table, _statistics(f"file:{path}", view.snapshot_id))
+        await _change(table, _statistics(f"file://{next_path}", view.snapshot_id))
+        assert not path.exists()
+
+    run_with_table(tmp_path, test)
+
+
 def test_after_a_rollback_statistics_of_what_was_left_behind_are_not_used(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         view = await table.append(view)
@@ -197,5 +214,28 @@ def test_a_purge_takes_the_statistics_too(tmp_path: Path) -> None:
         assert detached is not None
         await table.tables.engines.drop(TableName(("default",), detached.rsplit(".", 1)[-1]), purge=True)
         assert not path.exists()
+
+    run_with_table(tmp_path, test)
+
+
+def test_statistics_are_set_on_exactly_one_view(tmp_path: Path) -> None:
+    async def check(catalog: TableCatalog, view: View) -> None:
+        blob = Blob("apache-datasketches-theta-v1", (6,), view.snapshot_id or 0, view.sequence_number, {"ndv": "3"})
+        made = StatisticsFile(f"{view.location}/_iceberg/a.stats", 9, 5, (blob,))
+        done = await catalog.describe(view, made)
+        assert (done.statistics, done.snapshot_id, done.frontier) == (made, view.snapshot_id, view.frontier)
+        for stale in (catalog.describe(view, made), catalog.commit(view, add=[], remove=[], frontier=view.frontier)):
+            with pytest.raises(Conflict):
+                await stale
+        later = await catalog.commit(done, add=[], remove=[], frontier=view.frontier)
+        assert later.statistics == made
+        assert later.sequence_number > view.sequence_number
+        assert (await catalog.load(ORDERS)).statistics == made
+
+    async def test(table: StreamTable, view: View) -> None:
+        await check(table.tables, await table.append(view))
+        simulated = SimulatedTables()
+        first = await simulated.create(ORDERS, "orders", 1)
+        await check(simulated, await simulated.commit(first, add=[], remove=[], frontier=(0,)))
 
     run_with_table(tmp_path, test)

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from lakestream.metadata.names import TableName
 from lakestream.metadata.topics import Begun
-from lakestream.model import DataFile, PositionDeletes, WrittenFile
+from lakestream.model import DataFile, PositionDeletes, StatisticsFile, WrittenFile
 from lakestream.table.compression import DEFAULT_COMPRESSION, Compression
 
 
@@ -35,6 +35,10 @@ class View:
     deletes: tuple[PositionDeletes, ...]
     compression: Compression = DEFAULT_COMPRESSION
     """Of files that are to be written for it."""
+    sequence_number: int = 0
+    """Of the snapshot."""
+    statistics: StatisticsFile | None = None
+    """Of the snapshot, or of the nearest before it that has some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,16 @@ class TableCatalog(TableViews, Protocol):
 
         The frontier may grow in length (new partitions) and must not fall anywhere; a commit without files makes an
         empty snapshot. Refuses (`ValueError`) a falling frontier or removal of files the view lacks."""
+        ...
+
+    @property
+    def keeps_statistics(self) -> bool:
+        """Whether every commit takes statistics along, so that it is worth to compute some."""
+        ...
+
+    async def describe(self, view: View, statistics: StatisticsFile) -> View:
+        """Gives the view's snapshot these statistics in the place of those that the view shows, on exactly this view.
+        Files that no snapshot has any more are deleted."""
         ...
 
     async def owner(self, table: TableName) -> UUID | None:

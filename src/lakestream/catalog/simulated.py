@@ -16,7 +16,7 @@ from lakestream.metadata.pointers import Pointer, PointerRow, Pointers
 from lakestream.metadata.store import Store
 from lakestream.metadata.topic_tables import detached_name, table_name
 from lakestream.metadata.topics import Begun
-from lakestream.model import DataFile, WrittenFile
+from lakestream.model import DataFile, StatisticsFile, WrittenFile
 from lakestream.runtime import system
 
 Metadata = MutableMapping[str, View]
@@ -79,10 +79,23 @@ class SimulatedTables:
         new = replace(
             view,
             snapshot_id=(view.snapshot_id or 0) + 1,
+            sequence_number=view.sequence_number + 1,
             frontier=frontier,
             files=(*map(_live, add), *kept),
         )
         location = self._write(new)
+        await self._pointers.swing(view.topic_id, row.version, Pointer(location, bound=True))
+        return replace(self._metadata[location], table=view.table)
+
+    @property
+    def keeps_statistics(self) -> bool:
+        return True
+
+    async def describe(self, view: View, statistics: StatisticsFile) -> View:
+        row = await self._pointers.get(view.topic_id)
+        if row is None or not row.pointer.bound or row.pointer.metadata_location != view.metadata_location:
+            raise Conflict(f"{view.table} is no longer what the view shows: load it again")
+        location = self._write(replace(view, statistics=statistics))
         await self._pointers.swing(view.topic_id, row.version, Pointer(location, bound=True))
         return replace(self._metadata[location], table=view.table)
 

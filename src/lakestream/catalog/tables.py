@@ -11,7 +11,7 @@ from uuid import UUID
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
-from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
+from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate, TableRequirement
 
 from lakestream.catalog.adopting import adopted_frontier
 from lakestream.catalog.binding import owner
@@ -24,12 +24,13 @@ from lakestream.catalog.reach import Reach, read_reach
 from lakestream.catalog.rules import check_commit
 from lakestream.catalog.rules_view import check_view
 from lakestream.catalog.snapshot import Plan, SnapshotBuilder
+from lakestream.catalog.statistics import described, shown
 from lakestream.errors import Conflict, InvalidSetting, ObjectMissing, StorageError, UnknownStream
 from lakestream.metadata.names import TableName
 from lakestream.metadata.store import Store
 from lakestream.metadata.topic_tables import detached_name, table_name
 from lakestream.metadata.topics import Begun
-from lakestream.model import DataFile, WrittenFile
+from lakestream.model import DataFile, StatisticsFile, WrittenFile
 from lakestream.runtime import Runtime
 from lakestream.table.compression import chosen_or_default
 from lakestream.table.files import FileIndex
@@ -121,9 +122,7 @@ class PyIcebergTables:
     ) -> View:
         check_commit(view, add, remove, frontier)
         await self.commits.check_view(view)
-        current = await self.commits.load(view.topic_id)
-        if current is None or not current.row.pointer.bound or current.location != view.metadata_location:
-            raise Conflict(f"{view.table} is no longer what the view shows: load it again")
+        current = await self._exactly(view)
         text = frontier_text(frontier)
         plan = Plan(
             add=add,
@@ -138,16 +137,34 @@ class PyIcebergTables:
 
         def prepare(metadata: TableMetadata, written: list[str]) -> Change:
             updates = SnapshotBuilder(self.commits.files, self.commits.index, metadata, plan, written).build()
-            requirements = (
-                AssertTableUUID(uuid=metadata.table_uuid),
-                AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": view.snapshot_id}),
-            )
             properties = self.commits.frontier_properties(view.topic_id, text)
-            return Change(requirements, (*updates, SetPropertiesUpdate(updates=properties)))
+            return Change(_requirements(view, metadata), (*updates, SetPropertiesUpdate(updates=properties)))
 
         done = await self.commits.commit(current, prepare)
         await self.commits.keep(view.topic_id, current.row.version, done.location)
         return await self._remember(view.topic_id, view.table, done)
+
+    @property
+    def keeps_statistics(self) -> bool:
+        return self.commits.carries_statistics
+
+    async def describe(self, view: View, statistics: StatisticsFile) -> View:
+        current = await self._exactly(view)
+        snapshot_id = view.snapshot_id
+        if snapshot_id is None or not self.keeps_statistics:
+            raise ValueError(f"{view.table} has no snapshot that could have statistics here")
+
+        def prepare(metadata: TableMetadata, _written: list[str]) -> Change:
+            return Change(_requirements(view, metadata), described(metadata, snapshot_id, statistics))
+
+        return await self._remember(view.topic_id, view.table, await self.commits.commit(current, prepare))
+
+    async def _exactly(self, view: View) -> Current:
+        """The table, if it is what the view shows. Raises `Conflict`."""
+        current = await self.commits.load(view.topic_id)
+        if current is None or not current.row.pointer.bound or current.location != view.metadata_location:
+            raise Conflict(f"{view.table} is no longer what the view shows: load it again")
+        return current
 
     async def owner(self, table: TableName) -> UUID | None:
         return await owner(self.commits.pointers, table)
@@ -273,6 +290,8 @@ class PyIcebergTables:
             files=files,
             deletes=placed(files, [file for manifest in found for file in manifest.deletes]),
             compression=chosen_or_default(metadata.properties),
+            sequence_number=0 if snapshot is None else snapshot.sequence_number or 0,
+            statistics=shown(metadata),
         )
 
     def _read_named(self, current: Current) -> Named:
@@ -283,6 +302,13 @@ class PyIcebergTables:
             collectable=self.commits.is_collectable(metadata),
             version=self.commits.version(current),
         )
+
+
+def _requirements(view: View, metadata: TableMetadata) -> tuple[TableRequirement, ...]:
+    return (
+        AssertTableUUID(uuid=metadata.table_uuid),
+        AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": view.snapshot_id}),
+    )
 
 
 def _first_metadata(

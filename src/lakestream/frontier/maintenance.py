@@ -1,4 +1,4 @@
-"""The upkeep of tables, in bounded passes: retention, compaction, merges of small files.
+"""The upkeep of tables, in bounded passes: retention, compaction, merges of small files, statistics.
 
 Everything here may be stopped at any point and done again, by anybody, beside the pipeline's commits and other engines'
 rewrites: log starts never fall, and a file takes the place of others by one commit on exactly one view, or not at all.
@@ -18,13 +18,17 @@ from lakestream.frontier.lake import Lake
 from lakestream.frontier.merging import Run, plan_merges
 from lakestream.frontier.retention import MAX_LEARNT_FILES, Retirement, is_wanted, plan_retirement, retire
 from lakestream.frontier.rewrite import is_inside, put_in_place
+from lakestream.frontier.statistics import count_keys, plan_count
+from lakestream.metadata.options import UNLIMITED
 from lakestream.metadata.store import Address
 from lakestream.metadata.topics import Topic, Topics
 from lakestream.model import DataFile
+from lakestream.table.distinct import NotText
 from lakestream.table.rewriter import Rewriter, Unmergeable
 from lakestream.table.shares import Shares
 
 _KEPT_REFUSALS: Final = 10_000
+_COUNT_KEYS: Final = "count keys"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,8 @@ class Maintenance:
         self._tidy: dict[UUID, str] = {}
         """Tables as they were when nothing was left to merge."""
         self._refused: dict[frozenset[str], None] = {}
+        self._uncounted: dict[UUID, tuple[int, ...]] = {}
+        """Tables, up to a frontier, that have keys of which there can be no sketch."""
 
     async def run(self) -> Maintained:
         """One pass over a bounded number of tables; the next goes on behind them. Errors of one topic are in the
@@ -68,8 +74,9 @@ class Maintenance:
         steps: list[Step] = []
         failures: list[tuple[str, LakestreamError]] = []
         listed = sorted(await self._topics.list(), key=lambda topic: topic.name)
-        for topic_id in self._tidy.keys() - {topic.topic_id for topic in listed}:
-            del self._tidy[topic_id]
+        for topic_id in {*self._tidy, *self._uncounted} - {topic.topic_id for topic in listed}:
+            self._tidy.pop(topic_id, None)
+            self._uncounted.pop(topic_id, None)
         turn = [topic for topic in listed if topic.name > self._after]
         turn += [topic for topic in listed if topic.name <= self._after]
         for topic in turn[: self._lake.settings.max_maintain_tables]:
@@ -88,7 +95,8 @@ class Maintenance:
         steps = await self._retire(topic, dry_run)
         if topic.compacts:
             steps += await self._fold(topic, dry_run)
-        return steps + await self._merge(topic, dry_run)
+        steps += await self._merge(topic, dry_run)
+        return steps + await self._count(topic, dry_run)
 
     async def _retire(self, topic: Topic, dry_run: bool) -> list[Step]:
         if not is_wanted(topic.options):
@@ -166,6 +174,31 @@ class Maintenance:
             done = await put_in_place(self._lake, view, run, rewritten)
             return None if done is None else (done.view, _merge_step(topic, run, str(done.files_after)))
         return None
+
+    async def _count(self, topic: Topic, dry_run: bool) -> list[Step]:
+        interval_ms = topic.options.table_statistics_interval_ms
+        if interval_ms == UNLIMITED or not self._lake.catalog.keeps_statistics:
+            return []
+        view = await self._lake.catalog.load(topic.topic_id)
+        # Keys that are no text do not become some: what came since is looked at, not what is known.
+        if not is_inside(self._lake, view) or self._uncounted.get(topic.topic_id) == view.frontier:
+            return []
+        await self._shares.learn(view.files, MAX_LEARNT_FILES)
+        planned = plan_count(view, self._shares, interval_ms, self._lake.runtime.clock.now_ms())
+        if planned is None:
+            return []
+        size_bytes, new = bytes_of(planned.files), "all" if planned.known is None else "the new"
+        if dry_run:
+            about = f"in {new} rows of at most {len(planned.files)} files"
+            return [Step(topic.name, _COUNT_KEYS, about, len(planned.files), rows_of(planned.files), size_bytes)]
+        try:
+            done = await count_keys(self._lake, self._rewriter, view, planned)
+        except NotText as error:
+            self._uncounted[topic.topic_id] = view.frontier
+            return [Step(topic.name, _COUNT_KEYS, f"not done: {error}, and only such keys can be counted")]
+        if done is None:
+            return []
+        return [Step(topic.name, _COUNT_KEYS, f"about {done.ndv}", done.files, done.row_count, size_bytes)]
 
     def _refuse(self, run: Run) -> None:
         self._refused[_paths(run)] = None

@@ -41,6 +41,8 @@ class TopicOptions:
     """How old an engine that loads the table may find it; -1 is as the pipeline left it."""
     table_retention_ms: int
     """Older rows leave the table, by whole files."""
+    table_statistics_interval_ms: int
+    """How far apart the pipeline counts the distinct keys of the table; -1 is never."""
     table_name: str
     """Another name for the table than the one that follows from the topic's; may be empty."""
 
@@ -72,6 +74,12 @@ OPTIONS: Final = (
     ),
     Option("lakestream.table.name", "", "string", "The table's name, if it shall not follow from the topic's."),
     Option("lakestream.table.retention.ms", "-1", "long", "How long the table keeps a row; -1: for ever."),
+    Option(
+        "lakestream.table.statistics.interval.ms",
+        "-1",
+        "long",
+        "How often distinct keys are counted for engines' optimizers; -1: never.",
+    ),
 )
 
 FIXED_OPTIONS: Final = ("lakestream.table.name",)
@@ -107,6 +115,7 @@ def _options(settings: frozenset[tuple[str, str]]) -> TopicOptions:
         table_commit_interval_ms=get("lakestream.table.commit.interval.ms", _whole),
         table_freshness_ms=get("lakestream.table.freshness.ms", _limit),
         table_retention_ms=get("lakestream.table.retention.ms", _limit),
+        table_statistics_interval_ms=get("lakestream.table.statistics.interval.ms", _limit),
         table_name=get("lakestream.table.name", check_alias),
     )
 
