@@ -1,4 +1,4 @@
-"""`lakestream table maintain`: retention, merges and dead files of tables, now instead of at the pipeline's pace."""
+"""`lakestream table maintain`: the upkeep of tables, now instead of at the pipeline's pace."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ def maintain(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Apply retention to tables, merge their small files and delete what nothing names any more.
+    """Apply retention to tables, merge their small files, count their keys and delete what nothing names any more.
 
     A running pipeline does all this by itself; both at once is safe. It works on the bucket and the metadata store
     directly, so it needs the same --data or --config as a broker."""
