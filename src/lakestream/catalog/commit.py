@@ -18,7 +18,7 @@ from pyiceberg.utils.properties import property_as_bool
 from lakestream.catalog import binding
 from lakestream.catalog.adopting import adopted_metadata, said_frontier
 from lakestream.catalog.changes import apply_updates, check_requirements
-from lakestream.catalog.expiry import expired_files
+from lakestream.catalog.expiry import expired_files, unlogged
 from lakestream.catalog.files import MetadataFiles, version_of
 from lakestream.catalog.index import ManifestIndex
 from lakestream.catalog.port import View
@@ -267,9 +267,7 @@ class Commits:
     def _clean(self, old: TableMetadata, new: TableMetadata, outside: bool) -> None:
         """Deletes what the commit made unreachable: metadata beyond the log's length, what only the expired snapshots
         named, and statistics that no snapshot has any more. A failure leaves orphans, never a broken table."""
-        if property_as_bool(new.properties, "write.metadata.delete-after-commit.enabled", False):
-            kept = {entry.metadata_file for entry in new.metadata_log}
-            self.files.delete(entry.metadata_file for entry in old.metadata_log if entry.metadata_file not in kept)
+        self.files.delete(unlogged(old, new))
         if outside or not property_as_bool(new.properties, "gc.enabled", True):
             return
         try:

@@ -1,12 +1,20 @@
 """Which snapshots go, and which files go with them."""
 
+import logging
+from collections.abc import Sequence
 from typing import Final
 
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
+from pyiceberg.utils.properties import property_as_bool
 
+from lakestream.catalog.files import MetadataFiles
 from lakestream.catalog.index import ManifestIndex
+from lakestream.errors import StorageError, Unavailable
+
+_log = logging.getLogger(__name__)
 
 MAX_SNAPSHOTS: Final = 100
 KEPT_SNAPSHOTS: Final = 80
@@ -75,6 +83,44 @@ def expired_files(index: ManifestIndex, old: TableMetadata, new: TableMetadata) 
     if dead:
         dead -= set().union(*(_named(index, found) for found in kept.values()))
     return [*sorted(path for path in dead if path.startswith(f"{new.location}/")), *sorted(gone), *lists]
+
+
+def unlogged(old: TableMetadata, new: TableMetadata) -> list[str]:
+    """Metadata files that the log of `old` names and that of `new` does not, if the table's properties let them go."""
+    if not property_as_bool(new.properties, "write.metadata.delete-after-commit.enabled", False):
+        return []
+    kept = {entry.metadata_file for entry in new.metadata_log}
+    return [entry.metadata_file for entry in old.metadata_log if entry.metadata_file not in kept]
+
+
+def delete_expired(
+    files: MetadataFiles,
+    index: ManifestIndex,
+    old: TableMetadata,
+    new: TableMetadata,
+    updates: Sequence[TableUpdate],
+    *,
+    metadata_too: bool,
+) -> None:
+    """What one commit to a table in an external catalog made unreachable: the files of snapshots that this very commit
+    expired, never of such as are only not shown, and with `metadata_too` the metadata files that its log no longer
+    names. Blocking."""
+    if metadata_too:
+        files.delete(unlogged(old, new))
+    expired = {
+        snapshot_id
+        for update in updates
+        if isinstance(update, RemoveSnapshotsUpdate)
+        for snapshot_id in update.snapshot_ids
+    }
+    if not expired:
+        return
+    retained = {snapshot.snapshot_id for snapshot in new.snapshots}
+    known = [each for each in old.snapshots if each.snapshot_id in expired | retained]
+    try:
+        files.delete(expired_files(index, old.model_copy(update={"snapshots": known}), new))
+    except (StorageError, Unavailable) as error:
+        _log.warning("files of expired snapshots stay as orphans: %s", error)
 
 
 def _whole(text: str | None) -> int | None:

@@ -33,7 +33,7 @@ from lakestream.catalog.claiming import (
 from lakestream.catalog.client import CatalogClient, Found
 from lakestream.catalog.commit import Change, Commits, Current, Prepare
 from lakestream.catalog.empty import empty_plan, empty_snapshot, write_first
-from lakestream.catalog.expired import delete_expired
+from lakestream.catalog.expiry import delete_expired
 from lakestream.catalog.port import View
 from lakestream.catalog.rules import falls
 from lakestream.catalog.rules_external import check_format, check_present, is_marked, is_of

@@ -30,7 +30,9 @@ class Threads:
 
 def side_by_side(work: Callable[[T], V], items: Sequence[T]) -> list[V]:
     """What `work` makes of each item, several at once, in the items' order. Blocking: the threads end with the call."""
-    with ThreadPoolExecutor(min(_SIDE_BY_SIDE, max(1, len(items))), thread_name_prefix="catalog-side") as threads:
+    if len(items) < 2:
+        return list(map(work, items))
+    with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(items)), thread_name_prefix="catalog-side") as threads:
         return list(threads.map(work, items))
 
 
