@@ -10,26 +10,21 @@ import zlib
 from collections.abc import Sequence
 from typing import Final
 
-from pydantic import ValidationError
-from pyiceberg.table.puffin import PuffinBlobMetadata, PuffinFile
+from pyiceberg.table.puffin import PuffinBlobMetadata
 from pyroaring import BitMap64
 
 from lakestream.errors import CorruptObject, StorageError
 from lakestream.model import DeletionVector, PositionDeletes
 from lakestream.table.files import same_form
+from lakestream.table.puffin import puffin_entries
 from lakestream.table.trial import TRIALS
 
 MAX_FILE_BYTES: Final = 64 << 20
 """Hundreds of millions of rows, whatever their pattern."""
-_MAX_FOOTER_BYTES: Final = 8 << 20
 _KIND: Final = "deletion-vector-v1"
 _LENGTH: Final = struct.Struct(">I")
 _MAGIC: Final = b"\xd1\xd3\x39\x64"
 _CHECKSUM: Final = struct.Struct(">I")
-_FOOTER_LENGTH: Final = struct.Struct("<I")
-_FOOTER_END_BYTES: Final = 12
-_UNREADABLE: Final = (ValidationError, ValueError, LookupError, OverflowError, struct.error)
-"""What PyIceberg and CRoaring say of bytes that are not what they should be."""
 
 Vectors = dict[str, BitMap64]
 
@@ -47,7 +42,7 @@ def parse_vectors(path: str, data: bytes, deletes: Sequence[PositionDeletes]) ->
     """By data file the vectors of a Puffin file that these deletes name. `CorruptObject` unless each is whole, and what
     both the manifest and the file itself say that it is. Blocking: the file is tried out first."""
     TRIALS.check(try_vectors, path, data)
-    blobs = {(blob.offset, blob.length): blob for blob in _footer(path, data).footer.blobs}
+    blobs = {(blob.offset, blob.length): blob for blob in puffin_entries(path, data)}
     found: Vectors = {}
     for delete in deletes:
         vector = delete.vector
@@ -69,22 +64,11 @@ def parse_vectors(path: str, data: bytes, deletes: Sequence[PositionDeletes]) ->
 
 def try_vectors(path: str, data: bytes) -> None:
     """An `Attempt`. One vector that is damaged says nothing of the others."""
-    for blob in _footer(path, data).footer.blobs:
+    for blob in puffin_entries(path, data):
         try:
             _bitmap(path, data[blob.offset : blob.offset + blob.length])
         except CorruptObject:
             continue
-
-
-def _footer(path: str, data: bytes) -> PuffinFile:
-    end = data[-_FOOTER_END_BYTES:]
-    length = _FOOTER_LENGTH.unpack_from(end)[0] if len(end) == _FOOTER_END_BYTES else len(data)
-    if length > min(len(data) - _FOOTER_END_BYTES, _MAX_FOOTER_BYTES):
-        raise CorruptObject(f"{path} is no Puffin file, or its footer is damaged: {length} bytes of {len(data)}")
-    try:
-        return PuffinFile(data)
-    except _UNREADABLE as error:
-        raise CorruptObject(f"the footer of {path} cannot be read: {error}") from error
 
 
 def _check_named(named: str, delete: PositionDeletes, vector: DeletionVector, blob: PuffinBlobMetadata | None) -> None:
@@ -112,5 +96,5 @@ def _bitmap(named: str, data: bytes) -> BitMap64:
         raise CorruptObject(f"{named} is damaged: its checksum does not hold")
     try:
         return BitMap64.deserialize(framed[len(_MAGIC) :])
-    except _UNREADABLE as error:
+    except (ValueError, LookupError, OverflowError) as error:
         raise CorruptObject(f"{named} is damaged: {error}") from error

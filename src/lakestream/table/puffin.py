@@ -1,9 +1,11 @@
 """Puffin, the container of statistics: blobs one after the other, and a footer that says what and where they are."""
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pydantic import ValidationError
 from pyiceberg.table.puffin import MAGIC_BYTES, Footer, PuffinBlobMetadata, PuffinFile
 
 from lakestream.errors import CorruptObject
@@ -11,6 +13,10 @@ from lakestream.model import Blob
 
 _FLAGS: Final = bytes(4)
 """The footer is not compressed."""
+_LENGTH: Final = struct.Struct("<I")
+_END_BYTES: Final = 12
+"""Length of the footer, flags and magic."""
+_MAX_FOOTER_BYTES: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +54,22 @@ def write_puffin(blobs: Sequence[StoredBlob]) -> tuple[bytes, int]:
     return bytes(body) + footer, len(footer)
 
 
-def read_puffin(path: str, data: bytes) -> list[StoredBlob]:
-    """Raises `CorruptObject`, also for what is legal and never written for statistics: a compressed footer."""
+def puffin_entries(path: str, data: bytes) -> list[PuffinBlobMetadata]:
+    """What the footer says. Raises `CorruptObject`, also for what is legal and nobody writes: a compressed footer."""
+    end = data[-_END_BYTES:]
+    length = _LENGTH.unpack_from(end)[0] if len(end) == _END_BYTES else len(data)
+    if length > min(len(data) - _END_BYTES, _MAX_FOOTER_BYTES):
+        raise CorruptObject(f"{path} is no Puffin file, or its footer is damaged: {length} bytes of {len(data)}")
     try:
-        entries = PuffinFile(data).footer.blobs
-    except (ValueError, IndexError) as error:
-        raise CorruptObject(f"{path} is no Puffin file that can be read: {error}") from error
+        return PuffinFile(data).footer.blobs
+    except (ValidationError, ValueError, LookupError, OverflowError, struct.error) as error:
+        raise CorruptObject(f"the footer of {path} cannot be read: {error}") from error
+
+
+def read_puffin(path: str, data: bytes) -> list[StoredBlob]:
+    """Raises `CorruptObject`."""
     found = []
-    for entry in entries:
+    for entry in puffin_entries(path, data):
         if entry.offset < len(MAGIC_BYTES) or entry.length < 0 or entry.offset + entry.length > len(data):
             raise CorruptObject(f"{path}: a blob at {entry.offset} of {entry.length} bytes is not in the file")
         blob = Blob(
