@@ -1,16 +1,14 @@
 """A topic that goes on in a table of an external catalog, made by somebody who dies at any step of it."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.external import sql_place
+from support.external import sql_place, step_by_step
 from support.frontier import Crash, Fuse, Fused
 from support.lakehouse import external_lakehouse
 from support.takeover import ALIAS, KINDS, OLD_ROWS, Scene, failure, former, on
 
-from lakestream.catalog.external import ExternalCommits
 from lakestream.errors import StreamExists
 from lakestream.metadata.memory import MemoryStore
 from lakestream.runtime import system
@@ -69,20 +67,10 @@ def check_crash(folder: Path, kind: str, at: int) -> None:
 async def create_and_crash(scene: Scene, store: MemoryStore, fuse: Fuse) -> None:
     fused: Any = Fused(store, fuse, "store")
     catalog = scene.place.tables(fused, system())
-    commits: Any = catalog.commits
-    assert isinstance(commits, ExternalCommits)
-    ask = commits._ask
-
-    async def step_by_step(work: Callable[[], Any]) -> Any:
-        await fuse.step("before ask")
-        answer = await ask(work)
-        await fuse.step("after ask")
-        return answer
-
     async with external_lakehouse(scene.place, store, catalog) as house:
         for task in house.streams._background:
             task.cancel()
-        commits._ask = step_by_step
+        step_by_step(catalog, fuse)
         house.streams.store = house.streams.topics._store = fused
         try:
             await house.streams.create_topic("orders", 2, ALIAS)

@@ -1,17 +1,15 @@
 """The chain on an external catalog (PyIceberg's SQL): crashes around each call to store, bucket, catalog; a race."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from support.external import Place, sql_place
+from support.external import Place, sql_place, step_by_step
 from support.frontier import Crash, Fuse, Fused, Producer, World, never_back
 
 from lakestream import objects
-from lakestream.catalog.external import ExternalCommits
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.metadata.sqlite import open_sqlite
 from lakestream.metadata.store import Store
@@ -32,23 +30,9 @@ class Deployment(World):
             return self.opened[0]
         tables = self._place.tables(store, system())
         if isinstance(store, Fused):
-            _stepped(tables, store._fuse)
+            step_by_step(tables, store._fuse)
         self.opened.append(tables)
         return tables
-
-
-def _stepped(tables: PyIcebergTables, fuse: Fuse) -> None:
-    commits: Any = tables.commits
-    assert isinstance(commits, ExternalCommits)
-    ask = commits._ask
-
-    async def step_by_step(work: Callable[[], Any]) -> Any:
-        await fuse.step("before ask")
-        answer = await ask(work)
-        await fuse.step("after ask")
-        return answer
-
-    commits._ask = step_by_step
 
 
 @asynccontextmanager

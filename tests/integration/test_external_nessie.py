@@ -27,8 +27,7 @@ def town(nessie_uri: str, aws_address: str, tmp_path: Path, monkeypatch: pytest.
 
 def fill(town: Town) -> None:
     for _ in range(2):
-        town.produce(HALF)
-        assert town.tick().record_count == HALF
+        town.move(HALF)
 
 
 def test_a_stream_lives_in_nessie(town: Town) -> None:
@@ -39,8 +38,7 @@ def test_a_stream_lives_in_nessie(town: Town) -> None:
 
     # An engine deletes a row, which rewrites its file: a gap for consumers, and the next commit goes through.
     town.table().delete("_offset = 3")
-    town.produce(HALF)
-    assert town.tick().record_count == HALF
+    town.move(HALF)
     assert town.rows() == [0, 1, 2, *range(4, 3 * HALF)]
     town.check_all(without=(3,))
 
@@ -61,11 +59,9 @@ def test_a_stream_lives_in_nessie(town: Town) -> None:
 
 
 def test_a_branch_that_is_set_back_stops_commits_until_it_is_set_forward(town: Town) -> None:
-    town.produce(HALF)
-    assert town.tick().record_count == HALF
+    town.move(HALF)
     past = nessie_hash(town)
-    town.produce(HALF)
-    assert town.tick().record_count == HALF
+    town.move(HALF)
     town.check_all()
     present = nessie_hash(town)
     set_branch(town, past)

@@ -37,15 +37,13 @@ def town(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_stream_lives_there(town: Town) -> None:
     for _ in range(2):
-        town.produce(HALF)
-        assert town.tick().record_count == HALF
+        town.move(HALF)
     assert town.rows() == list(range(2 * HALF))
     town.check_all()
 
     # An engine deletes a row, which rewrites its file.
     town.table().delete("_offset = 3")
-    town.produce(HALF)
-    assert town.tick().record_count == HALF
+    town.move(HALF)
     assert town.rows() == [0, 1, 2, *range(4, 3 * HALF)]
     town.check_all(without=(3,))
 
@@ -98,8 +96,7 @@ def test_connections_that_the_server_ends_cost_a_try_and_no_record(
 ) -> None:
     with sql_place(tmp_path, postgres_uri).emptied() as place:
         with external_town(place, tmp_path, monkeypatch) as town:
-            town.produce(HALF)
-            assert town.tick().record_count == HALF
+            town.move(HALF)
             town.check_all()
             end_connections(postgres_uri)
             town.check_all()

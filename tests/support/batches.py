@@ -24,3 +24,11 @@ def batch(
     for index, value in enumerate(values):
         builder.append(index, timestamp_ms + index, key, value, headers or [])
     return bytes(builder.build())
+
+
+def keyed(*pairs: tuple[bytes | None, bytes | None]) -> bytes:
+    """One batch of records, each with a key and a value."""
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 30)
+    for index, (key, value) in enumerate(pairs):
+        builder.append(index, 1_700_000_000_000 + index, key, value, [])
+    return bytes(builder.build())

@@ -3,10 +3,11 @@ plain REST catalog, moto's Glue, a Hive Metastore, Nessie."""
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -20,6 +21,7 @@ from lakestream.catalog.served import ServedViews
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.metadata.store import Store
 from lakestream.runtime import Runtime
+from support.frontier import Fuse
 from support.tables import open_door
 
 NAME = "outside"
@@ -33,6 +35,21 @@ def variables(properties: Mapping[str, str], name: str = NAME) -> dict[str, str]
         f"PYICEBERG_CATALOG__{name.upper()}__{re.sub('-', '_', re.sub('[.]', '__', key)).upper()}": value
         for key, value in properties.items()
     }
+
+
+def step_by_step(tables: PyIcebergTables, fuse: Fuse) -> None:
+    """Every call to the catalog is a step of the fuse."""
+    commits: Any = tables.commits
+    assert isinstance(commits, ExternalCommits)
+    ask = commits._ask
+
+    async def stepped(work: Callable[[], Any]) -> Any:
+        await fuse.step("before ask")
+        answer = await ask(work)
+        await fuse.step("after ask")
+        return answer
+
+    commits._ask = stepped
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,11 @@ class Town:
         self._with_lake(work)
         return ticks[0]
 
+    def move(self, count: int) -> None:
+        """The next records, all the way into the table."""
+        self.produce(count)
+        assert self.tick().record_count == count
+
     def check_commits_stopped(self, *words: str) -> None:
         """A tick moves nothing and says why, also to whoever asks for the lag; nothing of the WAL is collected."""
         tick = self.tick()

@@ -9,12 +9,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from support import frontier as lakes
-from support.batches import batch
+from support.batches import batch, keyed
 from support.door import Client, span, with_door
 from support.fake_streams import FakeStreams
 from support.frontier import SETTINGS, Crash, Fuse, Producer, World
@@ -31,21 +30,6 @@ FEW = msgspec.structs.replace(SETTINGS, min_merge_files=2)
 HOUR = 3_600_000
 Pair = tuple[bytes | None, bytes | None]
 """Key and value."""
-
-
-def keyed(*pairs: Pair) -> bytes:
-    builder = DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=0,
-        is_transactional=False,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        batch_size=1 << 30,
-    )
-    for index, (key, value) in enumerate(pairs):
-        builder.append(index, 1_700_000_000_000 + index, key, value, [])
-    return bytes(builder.build())
 
 
 class Shop:

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import frontier as lakes
+from support.batches import keyed
 from support.frontier import SETTINGS, Crash, Fuse, Producer, World
 
 from lakestream.catalog.port import View
@@ -26,26 +26,11 @@ HOUR_MS = 3_600_000
 INTERVAL = "lakestream.table.statistics.interval.ms"
 
 
-def keyed(*keys: bytes | None) -> bytes:
-    builder = DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=0,
-        is_transactional=False,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        batch_size=1 << 30,
-    )
-    for index, key in enumerate(keys):
-        builder.append(index, 1_700_000_000_000 + index, key, b"v", [])
-    return bytes(builder.build())
-
-
 class Shop:
     """A lake with one topic of keyed records whose keys are counted every hour."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(lakes, "batch", keyed)
+        monkeypatch.setattr(lakes, "batch", lambda *keys: keyed(*((key, b"v") for key in keys)))
         self.world = World(settings=msgspec.structs.replace(SETTINGS, min_merge_files=50))
         self.producer = Producer(self.world, "p")
 
