@@ -95,7 +95,7 @@ class GroupRecords:
     """A decoded row group, ready to be encoded partition by partition."""
 
     def __init__(self, table: pa.Table, kept: npt.NDArray[np.bool_] | None) -> None:
-        self._table = table
+        self._table: pa.Table | None = table
         self._pieces = [from_arrow(pa.Table.from_batches([piece])) for piece in table.to_batches()]
         self._kept = kept
         self._encoders: dict[int, Encoder] = {}
@@ -111,6 +111,14 @@ class GroupRecords:
         return self._encoders[partition]
 
     def prepare(self, partition: int) -> None:
+        found = self._sorted(partition)
+        if any(after.offsets[0] <= before.offsets[-1] for before, after in pairwise(found)):
+            self._join()
+            found = self._sorted(partition)
+        self._encoders[partition] = Encoder.joined(found)
+
+    def _sorted(self, partition: int) -> list[Encoder]:
+        """Piece by piece."""
         found = []
         first_row = 0
         for columns in self._pieces:
@@ -118,10 +126,14 @@ class GroupRecords:
             first_row += len(columns)
             if len(encoder.offsets):
                 found.append(encoder)
-        if any(after.offsets[0] <= before.offsets[-1] for before, after in pairwise(found)):
-            columns = from_arrow(self._table)
-            found = [sorted_encoder(columns, self._rows_of(partition, columns, 0))]
-        self._encoders[partition] = Encoder.joined(found)
+        return found
+
+    def _join(self) -> None:
+        """Rows that are in no order from piece to piece are held in one, and the pieces let go of: what is held is what
+        the cache counts."""
+        table = self._table
+        if table is not None:
+            self._pieces, self._table = [from_arrow(table)], None
 
     def _rows_of(self, partition: int, columns: Columns, first_row: int) -> Longs | None:
         """Of the columns, which begin with that row of the group; None: all."""
