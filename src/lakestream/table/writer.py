@@ -21,11 +21,12 @@ _DELTA: Final = "DELTA_BINARY_PACKED"
 OPTIONS: Final = {
     "use_dictionary": ["_stream_partition"],
     "column_encoding": {"_offset": _DELTA, "_timestamp": _DELTA, "_timestamp_type": _DELTA, "_kind": _DELTA},
-    # Bounds where they prune, null counts where a reader can then leave a column out.
+    # Bounds where they prune or tell every row, null counts where a reader can then leave a column out.
     "write_statistics": [
         "_stream_partition",
         "_offset",
         "_timestamp",
+        "_timestamp_type",
         "_key",
         "_headers.list.element.key",
         "_headers_raw",
