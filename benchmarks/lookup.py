@@ -27,7 +27,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.typedef import Record
 
-from benchmarks.result import QUICK, Result, reaches, stays_under
+from benchmarks.result import QUICK, Result, reaches, stays_under, with_curve
 from lakestream.catalog.index import ManifestIndex
 from lakestream.catalog.merge import MANY_MANIFESTS, MAX_ENTRIES
 from lakestream.model import DataFile
@@ -41,21 +41,30 @@ SIZES = (1_000, 10_000, 100_000) if QUICK else (1_000, 10_000, 100_000, 1_000_00
 LOOKUPS = 2_000
 ROUNDS = 5
 LOADED_FILES = 2_000 if QUICK else 10_000
+LOOKUP_US = 50
+NEW_VIEW_MS = 10
 
 
 def run() -> list[Result]:
-    results = []
+    measured = []
     for size in SIZES:
         parts = list(_parts(size))
-        results += _measure(size, parts)
+        measured.append(_measure(size, parts))
         del parts
         gc.collect()
-    results.append(_memory())
-    results.append(_load())
-    return results
+    lookups, views = (list(kind) for kind in zip(*measured, strict=True))
+    lookups[-1] = _with_curve(lookups, "lookup", "From an offset to its file", "µs", LOOKUP_US)
+    views[-1] = _with_curve(views, "new_view", "A new view after a commit", "ms", NEW_VIEW_MS)
+    return [*lookups, *views, _memory(), _load()]
 
 
-def _measure(size: int, parts: list[FilePart]) -> list[Result]:
+def _with_curve(results: list[Result], name: str, title: str, unit: str, limit: float) -> Result:
+    """The last with the curve over all sizes."""
+    points = [(size, result["ours"]) for size, result in zip(SIZES, results, strict=True)]
+    return with_curve(results[-1], name, title, x="files in the table", y=unit, points=points, limit=limit)
+
+
+def _measure(size: int, parts: list[FilePart]) -> tuple[Result, Result]:
     view = FileIndex(parts)
     dice = random.Random(size)
     end = size // PARTITIONS * RECORDS
@@ -72,10 +81,10 @@ def _measure(size: int, parts: list[FilePart]) -> list[Result]:
     started = time.perf_counter()
     FileIndex([*parts, FilePart(islice(_files(), 1))]).overlapping(0, 0, 0)
     new_ms = (time.perf_counter() - started) * 1e3
-    return [
-        stays_under(f"lookup in {size:,} files", min(rounds), "µs", at_most=50),
-        stays_under(f"new view of {size:,} files", new_ms, "ms", at_most=10),
-    ]
+    return (
+        stays_under(f"lookup in {size:,} files", min(rounds), "µs", at_most=LOOKUP_US),
+        stays_under(f"new view of {size:,} files", new_ms, "ms", at_most=NEW_VIEW_MS),
+    )
 
 
 def _memory() -> Result:

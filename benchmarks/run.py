@@ -1,4 +1,4 @@
-"""`make bench`: every measurement, one table of ratios, and benchmarks/results.json."""
+"""`make bench`: every measurement, one table of ratios, benchmarks/results.json and the plots of it."""
 
 import importlib
 import json
@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.plots import RESULTS, draw
 from benchmarks.result import QUICK, Result
 
 PARTS = (
@@ -27,7 +28,6 @@ PARTS = (
     "fresh",
     "memory",
 )
-RESULTS = Path(__file__).parent / "results.json"
 
 
 def main() -> int:
@@ -43,7 +43,8 @@ def main() -> int:
     console.print(_table(results))
     if not QUICK and tuple(wanted) == PARTS:
         RESULTS.write_text(json.dumps(results, indent=2) + "\n")
-        console.print(f"Written to {RESULTS.relative_to(Path.cwd())}.")
+        written = [RESULTS, *draw(results)]
+        console.print(f"Written: {', '.join(str(path.relative_to(Path.cwd())) for path in written)}.")
     return 0
 
 
