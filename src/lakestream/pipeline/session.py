@@ -2,9 +2,7 @@
 
 import asyncio
 import os
-import shutil
 import sys
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -18,6 +16,7 @@ from pyspark.java_gateway import launch_gateway
 
 from lakestream.errors import Unavailable
 from lakestream.pipeline.java import find_java
+from lakestream.pipeline.scratch import Scratch
 from lakestream.pipeline.thread import OneThread
 
 _LOG4J: Final = """\
@@ -62,7 +61,8 @@ class SparkDriver:
     def __init__(self, settings: SparkSettings) -> None:
         self.thread: Final = OneThread("spark")
         self._settings = settings
-        self._scratch = Path(tempfile.mkdtemp(prefix="lakestream-spark-"))
+        self._directory = Scratch()
+        self._scratch = self._directory.path
         self._context: SparkContext | None = None
 
     @property
@@ -96,7 +96,7 @@ class SparkDriver:
                 process.kill()
         with suppress(TimeoutError):
             await asyncio.wait_for(self.thread.call(self._forget), _STOP_S)
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._directory.remove()
 
     def _start(self) -> SparkContext:
         os.environ["JAVA_HOME"] = str(find_java())
