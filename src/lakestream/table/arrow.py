@@ -112,6 +112,13 @@ def offsets_from_arrow(table: pa.Table) -> npt.NDArray[np.int64]:
     return _values(_column(table, "_offset"))
 
 
+def told_column(name: str, first: int, rows: int) -> pa.Array:
+    """A column that was not read because a row group's statistics tell it: `RowGroup.told`."""
+    if name == "_offset":
+        return pa.array(np.arange(first, first + rows, dtype=np.int64))
+    return pa.array(np.full(rows, first, np.int32))
+
+
 def from_arrow(table: pa.Table) -> Columns:
     """Rows of any layout an engine may have chosen (dictionaries, 64 bit offsets, other time units) as columns. A
     missing optional column counts as null."""

@@ -25,7 +25,13 @@ _OPTIONAL_COLUMNS: Final = {
     "_headers": "_headers.list.element.key",
 }
 """Columns that need not be read if this leaf of them holds nulls only."""
-_JUDGED_LEAVES: Final = ("_stream_partition", "_offset", "_timestamp", *_OPTIONAL_COLUMNS.values())
+_JUDGED_LEAVES: Final = (
+    "_stream_partition",
+    "_offset",
+    "_timestamp",
+    "_timestamp_type",
+    *_OPTIONAL_COLUMNS.values(),
+)
 """Of which a row group's statistics are looked at."""
 
 
@@ -44,6 +50,8 @@ class RowGroup:
     timestamp_max_ms: int
     size_bytes: int
     empty_columns: frozenset[str]
+    told: Mapping[str, int]
+    """Columns that need not be read: what the first row has. Offsets count on from there, the others stay the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +145,7 @@ def _parse_footer(path: str, data: bytes) -> Footer:
         groups = []
         first_row = 0
         for index in range(metadata.num_row_groups):
-            group = _row_group(path, metadata.row_group(index), places, index, first_row, units)
+            group = _row_group(path, metadata.row_group(index), places, index, first_row, units, checksums is not None)
             first_row += group.row_count
             groups.append(group)
     except UNREADABLE as error:
@@ -153,7 +161,13 @@ def _units_per_ms(column: Any) -> int | None:
 
 
 def _row_group(
-    path: str, group: Any, places: Mapping[str, int], index: int, first_row: int, units_per_ms: int | None
+    path: str,
+    group: Any,
+    places: Mapping[str, int],
+    index: int,
+    first_row: int,
+    units_per_ms: int | None,
+    is_sealed: bool,
 ) -> RowGroup:
     chunks = {leaf: group.column(places[leaf]) for leaf in _JUDGED_LEAVES if leaf in places}
     partition_min, partition_max = _bounds(chunks.get("_stream_partition"))
@@ -173,7 +187,22 @@ def _row_group(
         timestamp_max_ms=newest,
         size_bytes=group.total_byte_size,
         empty_columns=frozenset(name for name, leaf in _OPTIONAL_COLUMNS.items() if _is_empty(chunks.get(leaf))),
+        told=_told(chunks, group.num_rows) if is_sealed else {},
     )
+
+
+def _told(chunks: Mapping[str, Any], row_count: int) -> dict[str, int]:
+    """Of a sealed file, whose statistics are under its checksum and whose rows our writer let in only by partition and
+    offset, each once: offsets of one partition that are as many as lie between their bounds are all of those."""
+    told = {}
+    for name in ("_stream_partition", "_timestamp_type"):
+        low, high = _bounds(chunks.get(name))
+        if low == high:
+            told[name] = low
+    low, high = _bounds(chunks.get("_offset"))
+    if "_stream_partition" in told and high - low + 1 == row_count:
+        told["_offset"] = low
+    return told
 
 
 def _bounds(chunk: Any) -> tuple[int, int]:

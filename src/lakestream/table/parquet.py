@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from lakestream.errors import CorruptObject, LakestreamError, StorageError
 from lakestream.objects.store import Buffer, ObjectStore
 from lakestream.records import crc32c
+from lakestream.table.arrow import told_column
 from lakestream.table.files import key_in
 from lakestream.table.footers import (
     UNREADABLE,
@@ -94,7 +95,8 @@ class ParquetFiles:
         *,
         pieces: bool = False,
     ) -> T:
-        """What `convert`, which runs in a thread, makes of those of the columns that the file has, as it has them."""
+        """What `convert`, which runs in a thread, makes of those of the columns that the file has, as it has them, and
+        of those that its footer tells."""
         [outcome] = await self.read_each([GroupRead(group, footer, convert, pieces)], columns)
         if isinstance(outcome, LakestreamError):
             raise outcome
@@ -114,7 +116,7 @@ class ParquetFiles:
         self, read: "GroupRead[T]", columns: Sequence[str]
     ) -> "tuple[_Spans, Sequence[Chunk]] | LakestreamError":
         try:
-            chunks = chunks_of(read.group, read.footer, columns)
+            chunks = chunks_of(read.group, read.footer, _stored(read.group, columns))
             spans = _spans([(chunk.start, chunk.end) for chunk in chunks])
             key = self.key(read.group.path)
         except LakestreamError as error:
@@ -204,6 +206,11 @@ def _spans(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return spans
 
 
+def _stored(group: RowGroup, columns: Sequence[str]) -> list[str]:
+    """Those that have to be read."""
+    return [name for name in columns if name not in group.told]
+
+
 def _group_or_error(
     read: GroupRead[T], source: _Spans, chunks: Sequence[Chunk], columns: list[str]
 ) -> T | LakestreamError:
@@ -214,26 +221,34 @@ def _group_or_error(
 
 
 def _parse_group(read: GroupRead[T], source: _Spans, chunks: Sequence[Chunk], columns: list[str]) -> T:
-    group, footer = read.group, read.footer
+    group = read.group
     for chunk in chunks:
         if chunk.checksum is not None and crc32c(source.between(chunk.start, chunk.end)) != chunk.checksum:
             raise CorruptObject(f"{named(group)} is damaged: the checksum of its column {chunk.column} does not hold")
+    stored = _stored(group, columns)
+    told = {name: told_column(name, group.told[name], group.row_count) for name in columns if name in group.told}
     try:
-        file = pq.ParquetFile(
-            source.opened(),
-            metadata=footer.metadata,
-            pre_buffer=False,
-            page_checksum_verification=footer.checksums is None,
-        )
-        table = _in_pieces(file, group, columns) if read.pieces else _in_one(file, group, columns)
+        table = _decoded(read, source, stored) if stored else pa.table(told)
         if table.num_rows != group.row_count:
             raise CorruptObject(f"{named(group)} has {table.num_rows} rows, its footer says {group.row_count}")
     except UNREADABLE as error:
         raise CorruptObject(f"{named(group)} cannot be read: {error}") from error
+    for name, column in told.items() if stored else ():
+        table = table.append_column(name, column)
     try:
         return read.convert(table)
     except (CorruptObject, *UNREADABLE) as error:
         raise CorruptObject(f"{named(group)} is not what a stream's table has: {error}") from error
+
+
+def _decoded(read: GroupRead[T], source: _Spans, columns: list[str]) -> pa.Table:
+    file = pq.ParquetFile(
+        source.opened(),
+        metadata=read.footer.metadata,
+        pre_buffer=False,
+        page_checksum_verification=read.footer.checksums is None,
+    )
+    return _in_pieces(file, read.group, columns) if read.pieces else _in_one(file, read.group, columns)
 
 
 def _in_one(file: pq.ParquetFile, group: RowGroup, columns: list[str]) -> pa.Table:
