@@ -5,13 +5,13 @@ orders by what they saw, which may be taken by now; they remove properties that 
 version 3. And requirements that fail are worded as engines know them.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Self
 
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV2, TableMetadataV3
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
@@ -100,9 +100,28 @@ def apply_updates(
     try:
         upgraded, others = _upgraded(base, updates)
         possible = tuple(_renumbered(upgraded, others))
-        return update_table_metadata(upgraded, possible, validate, location) if possible else base
+        if not possible:
+            return base
+        if validate:
+            return update_table_metadata(upgraded, possible, enforce_validation=True, metadata_location=location)
+        return _updated(upgraded, possible, location)
     except (ValueError, KeyError, ValidationError) as error:
         raise RequestError(f"the table cannot be changed so: {error}") from error
+
+
+class _Sharing(TableMetadataV2):
+    """Shares with what it was made from all that does not change. PyIceberg copies the whole of a table's metadata with
+    every change, each snapshot and each column of it; but its models are frozen, and nobody changes what they hold."""
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        return super().model_copy(update=update)
+
+
+def _updated(base: TableMetadata, updates: tuple[TableUpdate, ...], location: str | None) -> TableMetadata:
+    if not isinstance(base, TableMetadataV2):
+        return update_table_metadata(base, updates, metadata_location=location)
+    shared = _Sharing.model_construct(**dict(base))
+    return TableMetadataV2.model_construct(**dict(update_table_metadata(shared, updates, metadata_location=location)))
 
 
 def _upgraded(base: TableMetadata, updates: Sequence[TableUpdate]) -> tuple[TableMetadata, list[TableUpdate]]:

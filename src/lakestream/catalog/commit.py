@@ -88,6 +88,7 @@ class Commits:
 
     def close(self) -> None:
         self._threads.close()
+        self.files.close()
 
     # The tables of topics
 
@@ -253,8 +254,7 @@ class Commits:
                 check_change(current.metadata, metadata)
                 if outside:
                     check_outside(self.index, current.metadata, metadata)
-            self.files.sync(written)
-            location = self.files.write(metadata, version_of(current.location) + 1, unique)
+            location = self.files.write(metadata, version_of(current.location) + 1, unique, written)
             written.append(location)
             staged = Staged(metadata, location, written)
         except OSError as error:

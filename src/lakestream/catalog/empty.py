@@ -41,8 +41,7 @@ def write_first(files: MetadataFiles, index: ManifestIndex, metadata: TableMetad
     try:
         updates = SnapshotBuilder(files, index, metadata, plan, written).build()
         first = apply_updates(metadata, updates, None, validate=False)
-        files.sync(written)
-        written.append(files.write(first, 0, plan.unique))
+        written.append(files.write(first, 0, plan.unique, written))
     except OSError as error:
         raise Unavailable(f"the first files of {metadata.location} cannot be written now: {error}") from error
     return written

@@ -13,15 +13,17 @@ from pyiceberg.exceptions import ValidationError as IcebergValidationError
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import IcebergBaseModel
 
 from lakestream.catalog.sealed import SealedIO
-from lakestream.catalog.threads import Cache
+from lakestream.catalog.threads import Cache, SideBySide
 from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
 
 _log = logging.getLogger(__name__)
 
 _CACHED_METADATA: Final = 64
+_CACHED_SNAPSHOTS: Final = 2048
 _TABLE_DEPTH: Final = 4
 """Folders that a table's first file may have made or changed: `<bucket>/tables/<table>/_iceberg`."""
 _VERSIONED: Final = re.compile(r"(\d+)(?:-[^/]*)?\.metadata\.json$")
@@ -44,6 +46,8 @@ class MetadataFiles:
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.io: Final = SealedIO(dict(properties))
         self._cache: Cache[TableMetadata] = Cache(_CACHED_METADATA)
+        self._snapshots: Cache[tuple[Snapshot, str]] = Cache(_CACHED_SNAPSHOTS)
+        self._syncing = SideBySide("catalog-sync")
 
     def read(self, location: str) -> TableMetadata:
         """The caller must not change what it gets."""
@@ -61,32 +65,51 @@ class MetadataFiles:
         self._cache.put(location, metadata)
         return metadata
 
-    def write(self, metadata: TableMetadata, version: int, unique: UUID) -> str:
-        """Stores metadata under a fresh name, so that it survives a power cut. Returns its location."""
+    def close(self) -> None:
+        self._syncing.close()
+
+    def write(self, metadata: TableMetadata, version: int, unique: UUID, written: Iterable[str] = ()) -> str:
+        """Stores metadata under a fresh name, so that it and the files that were `written` for it survive a power cut.
+        Returns its location."""
         provider = load_location_provider(metadata.location, metadata.properties)
         names: list[str] = []
         file = self.io.new_sealed(provider.new_metadata_location(f"{version:05d}-{unique}.metadata.json"), names.append)
         try:
             with file.create() as stream:
-                stream.write(metadata_json(metadata).encode())
-            self.sync(names, new_folders=version == 0)
+                stream.write(self.json(metadata).encode())
+            self.sync([*written, *names], new_folders=version == 0)
         except OSError as error:
             raise Unavailable(f"table metadata {file.location} cannot be written now: {error}") from error
         self._cache.put(file.location, metadata)
         return file.location
 
+    def json(self, metadata: TableMetadata) -> str:
+        """What `metadata_json` says, in another order. Most of it are snapshots, and nearly all of those are the very
+        objects that the metadata before had: theirs is kept. They are frozen, so it cannot go stale."""
+        if metadata.format_version == 1:
+            return metadata_json(metadata)
+        others = IcebergBaseModel.model_dump_json(metadata, exclude={"snapshots"})
+        return f'{others[:-1]},"snapshots":[{",".join(map(self._snapshot_json, metadata.snapshots))}]}}'
+
+    def _snapshot_json(self, snapshot: Snapshot) -> str:
+        known = self._snapshots.get(snapshot.manifest_list)
+        if known is not None and known[0] is snapshot:
+            return known[1]
+        text = snapshot.model_dump_json()
+        self._snapshots.discard(snapshot.manifest_list)
+        self._snapshots.put(snapshot.manifest_list, (snapshot, text))
+        return text
+
     def sync(self, locations: Iterable[str], *, new_folders: bool = False) -> None:
-        """Makes local files and their directories durable; object stores have done so on their own."""
+        """Makes local files and their directories durable; object stores have done so on their own. All at once: a disk
+        takes about as long for one as for several."""
+        paths = [path for location in locations if (path := _local_path(location)) is not None]
         folders = set()
-        for location in locations:
-            path = _local_path(location)
-            if path is not None:
-                _fsync(path)
-                for _ in range(_TABLE_DEPTH if new_folders else 1):
-                    path = os.path.dirname(path)
-                    folders.add(path)
-        for folder in folders:
-            _fsync(folder)
+        for path in paths:
+            for _ in range(_TABLE_DEPTH if new_folders else 1):
+                path = os.path.dirname(path)
+                folders.add(path)
+        self._syncing.run(_fsync, [*paths, *folders])
 
     def delete(self, locations: Iterable[str]) -> None:
         """Deletes what is there; a failure leaves an orphan behind and is only logged."""

@@ -5,7 +5,7 @@ Blocking: called on the catalog's own threads only.
 
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +25,7 @@ from pyiceberg.manifest import (
 from pyiceberg.manifest import DataFile as IcebergFile
 
 from lakestream.catalog.deletions import to_deletes
+from lakestream.catalog.merge import MERGEABLE_ENTRIES
 from lakestream.catalog.threads import Cache
 from lakestream.catalog.tried import careful, tried
 from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
@@ -57,6 +58,8 @@ _UNREADABLE: Final = (
 """What PyIceberg raises over an Avro file that is none: it reads other engines' files, which nothing vouches for."""
 _CACHED_ENTRIES: Final = 2_000_000
 _CACHED_LISTS: Final = 512
+_KEPT_ENTRIES: Final = 2_000
+"""Of manifests that were written here and may be merged: as a rule all that the next commits will merge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +157,7 @@ class ManifestIndex:
         self._io = io
         self._manifests: Cache[Manifest] = Cache(max_entries, _weight)
         self._lists: Cache[tuple[ManifestFile, ...]] = Cache(_CACHED_LISTS)
+        self._entries: Cache[Sequence[ManifestEntry]] = Cache(_KEPT_ENTRIES, len)
         self.reads = 0
         """How many manifests were read so far."""
 
@@ -176,9 +180,38 @@ class ManifestIndex:
             self._manifests.put(manifest.manifest_path, known)
         return known
 
+    def take_entries(self, manifest: ManifestFile) -> Sequence[ManifestEntry]:
+        """What `read_entries` gives, for whoever puts another manifest in the place of this one: as a rule nobody asks
+        again, so they are not kept longer."""
+        known = self._entries.get(manifest.manifest_path)
+        self._entries.discard(manifest.manifest_path)
+        return read_entries(self._io, manifest) if known is None else known
+
+    def written(
+        self, manifest_list: str, manifests: Sequence[ManifestFile], live: Mapping[str, Sequence[ManifestEntry]]
+    ) -> None:
+        """Takes over a list that was just written, and the live entries of those of its manifests that are new: they
+        need not be read again. In format version 1 they would be other ones: it stores no sequence numbers."""
+        self._lists.put(manifest_list, tuple(manifests))
+        for manifest in manifests:
+            entries = live.get(manifest.manifest_path)
+            if entries is not None:
+                _inherit(entries, manifest)
+                self._manifests.put(manifest.manifest_path, _manifest(entries))
+                if len(entries) <= MERGEABLE_ENTRIES:
+                    self._entries.put(manifest.manifest_path, entries)
+
 
 def _weight(manifest: Manifest) -> int:
     return 1 + len(manifest.files) + len(manifest.deletes)
+
+
+def _inherit(entries: Sequence[ManifestEntry], manifest: ManifestFile) -> None:
+    for entry in entries:
+        if entry.sequence_number is None:
+            entry.sequence_number = manifest.sequence_number
+        if entry.file_sequence_number is None:
+            entry.file_sequence_number = manifest.sequence_number
 
 
 def _manifest(entries: Sequence[ManifestEntry]) -> Manifest:

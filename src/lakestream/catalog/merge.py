@@ -14,6 +14,8 @@ MAX_ENTRIES: Final = 1000
 """Of a manifest that a commit writes for what it adds."""
 MERGED_ENTRIES: Final = 300
 """That one commit rewrites to merge manifests, and so the most that a merged one has."""
+MERGEABLE_ENTRIES: Final = MERGED_ENTRIES // 2
+"""The most that a manifest has which is merged, as long as there are not many."""
 MANY_MANIFESTS: Final = 1000
 """From here on a commit merges up to `MAX_ENTRIES`: every commit lists all manifests, and every view is put together
 from them, so that more of them would cost each commit what larger merges cost few."""

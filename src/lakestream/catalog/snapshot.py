@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import count
-from typing import Final
 from uuid import UUID
 
 from pyiceberg.manifest import DataFile as IcebergFile
@@ -17,8 +16,6 @@ from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
-    write_manifest,
-    write_manifest_list,
 )
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
@@ -32,16 +29,15 @@ from pyiceberg.table.snapshots import (
 )
 from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, SetSnapshotRefUpdate, TableUpdate
 
+from lakestream.catalog.avro import list_writer, manifest_writer
 from lakestream.catalog.datafile import all_to_iceberg
 from lakestream.catalog.expiry import plan_expiry
 from lakestream.catalog.files import MetadataFiles
-from lakestream.catalog.index import ManifestIndex, read_entries
+from lakestream.catalog.index import ManifestIndex
 from lakestream.catalog.merge import MAX_ENTRIES, Size, plan_merges
 from lakestream.catalog.sealed import SealedOutput
 from lakestream.catalog.statistics import carried
 from lakestream.model import WrittenFile
-
-_CODEC: Final = "deflate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +69,8 @@ class SnapshotBuilder:
         self._written = written
         self._provider = load_location_provider(metadata.location, metadata.properties)
         self._numbers = count()
+        self._live: dict[str, list[ManifestEntry]] = {}
+        """The live entries of the manifests that were written."""
 
     def build(self) -> tuple[TableUpdate, ...]:
         plan, metadata = self._plan, self._metadata
@@ -83,22 +81,21 @@ class SnapshotBuilder:
         manifests = [*self._added_manifests(added), *rewritten, *self._merged(kept)]
 
         file = self._new_file(f"snap-{plan.snapshot_id}-{plan.version:05d}-{plan.unique}.avro")
-        sequence_number = metadata.next_sequence_number()
-        with write_manifest_list(
-            metadata.format_version,
-            file,
-            plan.snapshot_id,
-            None if parent is None else parent.snapshot_id,
-            sequence_number,
-            _CODEC,
-        ) as writer:
+        with list_writer(metadata, file, plan.snapshot_id, parent) as writer:
+            # What is new gets its sequence number here.
+            manifests = [
+                writer.prepare_manifest(manifest) if manifest.manifest_path in self._live else manifest
+                for manifest in manifests
+            ]
             writer.add_manifests(manifests)
+        if metadata.format_version > 1:
+            self._index.written(file.location, manifests, self._live)
         snapshot = Snapshot.model_validate(
             {
                 "snapshot-id": plan.snapshot_id,
                 "parent-snapshot-id": None if parent is None else parent.snapshot_id,
                 "manifest-list": file.location,
-                "sequence-number": sequence_number,
+                "sequence-number": metadata.next_sequence_number(),
                 "timestamp-ms": max(plan.timestamp_ms, metadata.last_updated_ms + 1),
                 "summary": self._summary(parent, added, removed),
                 "schema-id": metadata.current_schema_id,
@@ -129,7 +126,7 @@ class SnapshotBuilder:
                 kept.append(manifest)
                 continue
             entries = []
-            for entry in read_entries(self._files.io, manifest):
+            for entry in self._index.take_entries(manifest):
                 if entry.data_file.file_path in self._plan.remove:
                     removed.append(entry.data_file)
                     entries.append(_with_status(entry, ManifestEntryStatus.DELETED, self._plan.snapshot_id))
@@ -148,7 +145,7 @@ class SnapshotBuilder:
         replaced = {position for group in groups for position in group}
         result = [manifest for position, manifest in enumerate(manifests) if position not in replaced]
         for group in groups:
-            entries = [entry for position in group for entry in read_entries(self._files.io, manifests[position])]
+            entries = [entry for position in group for entry in self._index.take_entries(manifests[position])]
             entries.sort(key=_place)
             kept = [_with_status(entry, ManifestEntryStatus.EXISTING, entry.snapshot_id) for entry in entries]
             result += self._write_chunks(manifests[group[0]].partition_spec_id, kept)
@@ -173,18 +170,12 @@ class SnapshotBuilder:
             self._write(spec_id, entries[start : start + MAX_ENTRIES]) for start in range(0, len(entries), MAX_ENTRIES)
         ]
 
-    def _write(self, spec_id: int, entries: Iterable[ManifestEntry]) -> ManifestFile:
+    def _write(self, spec_id: int, entries: Sequence[ManifestEntry]) -> ManifestFile:
         file = self._new_file(f"{self._plan.version:05d}-{self._plan.unique}-m{next(self._numbers)}.avro")
-        with write_manifest(
-            self._metadata.format_version,
-            self._metadata.specs()[spec_id],
-            self._metadata.schema(),
-            file,
-            self._plan.snapshot_id,
-            _CODEC,
-        ) as writer:
+        with manifest_writer(self._metadata, spec_id, file, self._plan.snapshot_id) as writer:
             for entry in entries:
                 writer.add_entry(entry)
+        self._live[file.location] = [entry for entry in entries if entry.status != ManifestEntryStatus.DELETED]
         return writer.to_manifest_file()
 
     def _new_file(self, name: str) -> SealedOutput:

@@ -36,6 +36,19 @@ def side_by_side(work: Callable[[T], V], items: Sequence[T]) -> list[V]:
         return list(threads.map(work, items))
 
 
+class SideBySide:
+    """The same on threads that stay."""
+
+    def __init__(self, name: str) -> None:
+        self._executor = ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix=name)
+
+    def run(self, work: Callable[[T], V], items: Sequence[T]) -> list[V]:
+        return list(self._executor.map(work, items))
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=True)
+
+
 class PerThread(Generic[V]):
     """A value of its own for each thread that asks, made when it first does; one after the other."""
 

@@ -1,0 +1,116 @@
+"""Manifests and manifest lists as PyIceberg writes them, at less cost.
+
+PyIceberg works out anew for each file how its columns are written, which takes longer than to write a few entries, and
+packs every entry on its own. Here the first is kept, and all that a file has is one block. Tables of another format
+version than 2 are written as PyIceberg does it. Blocking: called on the catalog's own threads only.
+"""
+
+from functools import lru_cache
+from hashlib import blake2b
+from types import TracebackType
+from typing import Final, NamedTuple, Self, TypeVar
+
+from pyiceberg.avro.file import SYNC_SIZE, AvroOutputFile
+from pyiceberg.avro.resolver import resolve_writer
+from pyiceberg.avro.writer import Writer
+from pyiceberg.io import OutputFile
+from pyiceberg.manifest import (
+    DEFAULT_READ_VERSION,
+    MANIFEST_LIST_FILE_SCHEMAS,
+    ManifestEntry,
+    ManifestFile,
+    ManifestListWriter,
+    ManifestListWriterV2,
+    ManifestWriter,
+    ManifestWriterV2,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
+    write_manifest,
+    write_manifest_list,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.typedef import Record, TableVersion
+from pyiceberg.types import StructType
+
+_CODEC: Final = "deflate"
+_VERSION: Final[TableVersion] = 2
+_KEPT_FORMS: Final = 64
+R = TypeVar("R", bound=Record)
+
+
+def manifest_writer(metadata: TableMetadata, spec_id: int, file: OutputFile, snapshot_id: int) -> ManifestWriter:
+    spec, schema = metadata.specs()[spec_id], metadata.schema()
+    if metadata.format_version == _VERSION:
+        return _Manifest(spec, schema, file, snapshot_id, _CODEC)
+    return write_manifest(metadata.format_version, spec, schema, file, snapshot_id, _CODEC)
+
+
+def list_writer(
+    metadata: TableMetadata, file: OutputFile, snapshot_id: int, parent: Snapshot | None
+) -> ManifestListWriter:
+    parent_id, sequence_number = None if parent is None else parent.snapshot_id, metadata.next_sequence_number()
+    if metadata.format_version == _VERSION:
+        return _ManifestList(file, snapshot_id, parent_id, sequence_number, _CODEC)
+    return write_manifest_list(metadata.format_version, file, snapshot_id, parent_id, sequence_number, _CODEC)
+
+
+class _Form(NamedTuple):
+    """How the entries of a file are written. Immutable."""
+
+    schema: Schema
+    writer: Writer
+
+
+@lru_cache(_KEPT_FORMS)
+def _manifest_form(partition: StructType) -> _Form:
+    def entries(version: TableVersion) -> Schema:
+        return manifest_entry_schema_with_data_file(version, data_file_with_partition(partition, version))
+
+    schema = entries(_VERSION)
+    return _Form(schema, resolve_writer(record_schema=entries(DEFAULT_READ_VERSION), file_schema=schema))
+
+
+@lru_cache(1)
+def _list_form() -> _Form:
+    schema = MANIFEST_LIST_FILE_SCHEMAS[_VERSION]
+    return _Form(
+        schema, resolve_writer(record_schema=MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION], file_schema=schema)
+    )
+
+
+class _OneBlock(AvroOutputFile[R]):
+    def __init__(self, file: OutputFile, form: _Form, schema_name: str, metadata: dict[str, str]) -> None:
+        # Instead of PyIceberg's own, which works the form out.
+        self.output_file = file
+        self.file_schema, self.writer = form
+        self.schema_name = schema_name
+        self.metadata = metadata
+        # As good as by chance: names are never used twice.
+        self.sync_bytes = blake2b(file.location.encode(), digest_size=SYNC_SIZE).digest()
+        self._waiting: list[R] = []
+
+    def write_block(self, objects: list[R]) -> None:
+        """At the end, with all others."""
+        self._waiting += objects
+
+    def __exit__(
+        self, exctype: type[BaseException] | None, excinst: BaseException | None, exctb: TracebackType | None
+    ) -> None:
+        if exctype is None:
+            super().write_block(self._waiting)
+        super().__exit__(exctype, excinst, exctb)
+
+
+class _Manifest(ManifestWriterV2):
+    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
+        form = _manifest_form(self._spec.partition_type(self._schema))
+        return _OneBlock[ManifestEntry](self._output_file, form, "manifest_entry", self._meta)
+
+
+class _ManifestList(ManifestListWriterV2):
+    def __enter__(self) -> Self:
+        self._writer = _OneBlock[ManifestFile](self._output_file, _list_form(), "manifest_file", self._meta)
+        self._writer.__enter__()
+        return self

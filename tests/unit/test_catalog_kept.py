@@ -1,0 +1,162 @@
+"""What a commit keeps in memory of what it wrote is what anybody else reads in the files."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
+from pyiceberg.table.update import (
+    RemoveSnapshotsUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableUpdate,
+    update_table_metadata,
+)
+from pyiceberg.typedef import Record
+from support.stream_table import StreamTable, run_with_table
+from support.tables import ORDERS
+
+from lakestream.catalog import View, expiry, merge
+from lakestream.catalog.changes import apply_updates
+from lakestream.catalog.commit import Change
+from lakestream.catalog.files import MetadataFiles, metadata_json
+from lakestream.catalog.index import ManifestIndex, read_entries
+from lakestream.errors import Conflict
+
+STEPS = ("append", "append", "append to a partition", "take out the oldest", "replace", "tag", "lose a race")
+
+
+def plain(value: Any) -> Any:
+    """Records compare themselves by their paths alone."""
+    return [plain(value[place]) for place in range(len(value))] if isinstance(value, Record) else value
+
+
+async def metadata_of(table: StreamTable) -> TableMetadata:
+    current = await table.tables.commits.load(ORDERS)
+    assert current is not None
+    return current.metadata
+
+
+async def step(table: StreamTable, view: View, kind: str) -> View:
+    oldest = sorted(view.files, key=lambda file: file.offset_min or 0)[:3]
+    match kind:
+        case "append to a partition":
+            return await table.append(view, spec_id=1)
+        case "take out the oldest":
+            return await table.tables.commit(view, add=[], remove=oldest, frontier=view.frontier)
+        case "replace":
+            start = view.frontier[0]
+            appended = await table.append(view)
+            newest = [file for file in appended.files if file.offset_min == start]
+            return await table.tables.commit(appended, add=[], remove=newest, frontier=appended.frontier)
+        case "tag" if view.snapshot_id is not None:
+            tag = SetSnapshotRefUpdate.model_validate(
+                {"ref-name": f"t{view.snapshot_id}", "type": "tag", "snapshot-id": view.snapshot_id}
+            )
+            current = await table.tables.commits.load(ORDERS)
+            assert current is not None
+            await table.tables.commits.commit(current, lambda _metadata, _written: Change((), (tag,)))
+            return await table.tables.load(ORDERS)
+        case "lose a race":
+
+            async def faster() -> None:
+                await table.append(view)
+
+            table.store.before = faster
+            with pytest.raises(Conflict):
+                await table.append(view, 1)
+            return await table.tables.load(ORDERS)
+        case _:
+            return await table.append(view)
+
+
+async def check(table: StreamTable) -> None:
+    """Beside a reader that knows nothing yet."""
+    commits, files = table.tables.commits, MetadataFiles({})
+    current = await commits.load(ORDERS)
+    assert current is not None
+    metadata = current.metadata
+    assert files.read(current.location) == metadata
+    assert json.loads(commits.files.json(metadata)) == json.loads(metadata_json(metadata))
+    index = ManifestIndex(files.io)
+    for snapshot in metadata.snapshots:
+        kept, found = commits.index.manifests(snapshot.manifest_list), index.manifests(snapshot.manifest_list)
+        assert [plain(manifest) for manifest in kept] == [plain(manifest) for manifest in found]
+        for manifest in found:
+            assert commits.index.get(manifest) == index.get(manifest)
+            assert entries_kept(commits.index, manifest.manifest_path) in (
+                None,
+                plain_all(read_entries(files.io, manifest)),
+            )
+
+
+def entries_kept(index: ManifestIndex, path: str) -> list[Any] | None:
+    known = index._entries.get(path)
+    return None if known is None else plain_all(known)
+
+
+def plain_all(records: Sequence[Record]) -> list[Any]:
+    return [plain(record) for record in records]
+
+
+@settings(max_examples=15, deadline=None)
+@given(kinds=st.lists(st.sampled_from(STEPS), min_size=1, max_size=24))
+def test_what_is_kept_is_what_is_stored(kinds: list[str]) -> None:
+    async def test(table: StreamTable, view: View) -> None:
+        for kind in kinds:
+            view = await step(table, view, kind)
+        await check(table)
+
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(expiry, "MAX_SNAPSHOTS", 8)
+        patch.setattr(expiry, "KEPT_SNAPSHOTS", 5)
+        patch.setattr(merge, "FAN_IN", 3)
+        run_with_table(Path(folder), test)
+
+
+def test_merging_what_was_written_here_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(table: StreamTable, view: View) -> None:
+        read: list[str] = []
+        new_input = table.tables.commits.files.io.new_input
+        monkeypatch.setattr(
+            table.tables.commits.files.io, "new_input", lambda path: (read.append(path), new_input(path))[1]
+        )
+        for _ in range(25):
+            view = await table.append(view, 1)
+        metadata = await metadata_of(table)
+        snapshot = metadata.current_snapshot()
+        assert snapshot is not None
+        assert len(table.tables.commits.index.manifests(snapshot.manifest_list)) < 10
+        assert [path for path in read if not path.endswith(".parquet")] == []
+        assert await table.offsets() == list(range(25))
+
+    run_with_table(tmp_path, test)
+
+
+def test_metadata_shares_what_did_not_change_and_is_what_pyiceberg_makes(tmp_path: Path) -> None:
+    async def test(table: StreamTable, view: View) -> None:
+        for _ in range(4):
+            view = await table.append(view)
+        base = await metadata_of(table)
+        before = metadata_json(base)
+        updates: list[TableUpdate] = [
+            SetPropertiesUpdate(updates={"a": "b"}),
+            SetSnapshotRefUpdate.model_validate(
+                {"ref-name": "t", "type": "tag", "snapshot-id": base.snapshots[1].snapshot_id}
+            ),
+            RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [base.snapshots[0].snapshot_id]}),
+        ]
+        new = apply_updates(base, updates, "file:///t/1.json", validate=False)
+        theirs = update_table_metadata(base, tuple(updates), metadata_location="file:///t/1.json")
+        assert type(new) is TableMetadataV2
+        assert new.model_copy(update={"last_updated_ms": 0}) == theirs.model_copy(update={"last_updated_ms": 0})
+        assert new.snapshots[1] is base.snapshots[2]
+        assert new.snapshots[0].parent_snapshot_id is None
+        assert metadata_json(base) == before
+
+    run_with_table(tmp_path, test)
