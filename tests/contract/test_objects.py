@@ -23,6 +23,7 @@ BACKENDS: dict[str, Callable[[pytest.FixtureRequest], str]] = {
     "file": lambda request: f"file://{request.getfixturevalue('tmp_path')}/new/bucket",
     "memory": lambda request: f"memory://{uuid4()}",
     "s3": lambda request: f"s3://{request.getfixturevalue('bucket')}/some/prefix",
+    "s3, ends at once": lambda request: f"s3://{request.getfixturevalue('bucket')}/some/prefix",
 }
 
 
@@ -57,7 +58,7 @@ def runner(backend: str) -> Iterator[asyncio.Runner]:
 def store(request: pytest.FixtureRequest, backend: str, runner: asyncio.Runner) -> ObjectStore:
     if backend == "simulated":
         return SimulatedObjects(simulated.calm_world(runner.get_loop()))
-    return objects.open(BACKENDS[backend](request))
+    return objects.open(BACKENDS[backend](request), ends_at_once=backend.endswith("ends at once"))
 
 
 @pytest.fixture
@@ -106,16 +107,37 @@ def test_empty_objects(run: Run, store: ObjectStore) -> None:
     run(check)
 
 
-def test_ranges_are_exact(run: Run, store: ObjectStore) -> None:
+@pytest.mark.parametrize("once", [False, True])
+def test_ranges_are_exact(run: Run, store: ObjectStore, once: bool) -> None:
     async def check() -> None:
         await store.put("a", [b"0123456789"])
-        assert await store.get_range("a", 0, 10) == b"0123456789"
-        assert await store.get_range("a", 3, 4) == b"3456"
-        assert await store.get_range("a", 9, 1) == b"9"
-        assert await store.get_range("a", 5, 0) == b""
+        assert await store.get_range("a", 0, 10, once=once) == b"0123456789"
+        assert await store.get_range("a", 3, 4, once=once) == b"3456"
+        assert await store.get_range("a", 9, 1, once=once) == b"9"
+        assert await store.get_range("a", 5, 0, once=once) == b""
         for start, length in ((0, 11), (9, 2), (10, 1), (1000, 5)):
             with pytest.raises(CorruptObject, match=f"{store.url}/a is too short"):
-                await store.get_range("a", start, length)
+                await store.get_range("a", start, length, once=once)
+
+    run(check)
+
+
+def test_large_ranges_are_read_side_by_side_and_may_be_given_up(run: Run, store: ObjectStore) -> None:
+    data = bytes(range(256)) * 8192
+
+    async def check() -> None:
+        await store.put("a", [data])
+        starts = [position * 1001 for position in range(30)]
+        length = len(data) - starts[-1]
+        found = await asyncio.gather(*(store.get_range("a", start, length, once=True) for start in starts))
+        assert [bytes(each) for each in found] == [data[start : start + length] for start in starts]
+        given_up = [asyncio.ensure_future(store.get_range("a", 0, len(data), once=True)) for _ in range(8)]
+        with pytest.raises(ObjectMissing):
+            await store.get_range("nothing", 0, 1, once=True)
+        for read in given_up:
+            read.cancel()
+        await asyncio.gather(*given_up, return_exceptions=True)
+        assert await store.get_range("a", 0, len(data), once=True) == data
 
     run(check)
 
@@ -134,7 +156,12 @@ def test_missing_objects_are_named(run: Run, store: ObjectStore) -> None:
     async def check() -> None:
         await store.put("a/b/c", [b"x"])
         for key in ("nothing", "a/nothing", "a/b", "a/b/c/d"):
-            for read in (store.get(key), store.get_range(key, 0, 1), store.get_tail(key, 1)):
+            for read in (
+                store.get(key),
+                store.get_range(key, 0, 1),
+                store.get_range(key, 0, 1, once=True),
+                store.get_tail(key, 1),
+            ):
                 with pytest.raises(ObjectMissing, match=f"{store.url}/{key} does not exist"):
                     await read
 

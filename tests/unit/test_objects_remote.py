@@ -24,8 +24,13 @@ def silent_address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield address
 
 
-def impatient(url: str) -> RemoteObjects:
-    return RemoteObjects(url, request_timeout=timedelta(milliseconds=50), retry_timeout=timedelta(milliseconds=100))
+def impatient(url: str, *, ends_at_once: bool = False) -> RemoteObjects:
+    return RemoteObjects(
+        url,
+        request_timeout=timedelta(milliseconds=50),
+        retry_timeout=timedelta(milliseconds=100),
+        ends_at_once=ends_at_once,
+    )
 
 
 def test_a_store_that_does_not_answer_is_unavailable(silent_address: str) -> None:
@@ -39,6 +44,12 @@ def test_a_store_that_does_not_answer_is_unavailable(silent_address: str) -> Non
                 pass
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("ends_at_once", [False, True])
+def test_a_large_read_without_an_answer_is_told_as_any_other(silent_address: str, ends_at_once: bool) -> None:
+    with pytest.raises(Unavailable, match="s3://bucket/prefix/a: the object store failed"):
+        asyncio.run(impatient("s3://bucket/prefix", ends_at_once=ends_at_once).get_range("a", 0, 9, once=True))
 
 
 def test_a_store_that_is_not_there_is_unavailable(silent_address: str, monkeypatch: pytest.MonkeyPatch) -> None:

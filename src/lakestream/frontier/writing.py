@@ -28,15 +28,16 @@ from lakestream.table.seal import sealed_name
 from lakestream.table.writer import StreamFileWriter
 
 
-def write_tile(tile: Tile, file_id: UUID) -> list[WrittenFile]:
-    """Blocking, for workers. Opens the stores by their URLs. `file_id` makes the names of this attempt unique."""
-    return asyncio.run(write_files(tile, _open(tile.bucket), file_id))
+def write_tile(tile: Tile, file_id: UUID, *, ends_at_once: bool = False) -> list[WrittenFile]:
+    """Blocking, for workers. Opens the stores by their URLs (`objects.open`). `file_id` makes the names of this attempt
+    unique."""
+    return asyncio.run(write_files(tile, _open(tile.bucket, ends_at_once), file_id))
 
 
-def attempt_tile(tile: Tile, file_id: UUID) -> TileOutcome:
+def attempt_tile(tile: Tile, file_id: UUID, *, ends_at_once: bool = False) -> TileOutcome:
     """As `write_tile`, with what goes wrong in the outcome: one bad tile does not fail its neighbours."""
     try:
-        return TileOutcome(tuple(write_tile(tile, file_id)))
+        return TileOutcome(tuple(write_tile(tile, file_id, ends_at_once=ends_at_once)))
     except LakestreamError as error:
         return failed(error)
 
@@ -173,9 +174,9 @@ def _place(tile: Tile, store: ObjectStore) -> tuple[ObjectStore, str]:
 
 
 @lru_cache(maxsize=8)
-def _open(url: str) -> ObjectStore:
+def _open(url: str, ends_at_once: bool = False) -> ObjectStore:
     """A worker process serves many tiles: its connections are worth keeping."""
-    return objects.open(url)
+    return objects.open(url, ends_at_once=ends_at_once)
 
 
 _arenas: list[Arena] = []

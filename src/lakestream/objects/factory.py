@@ -13,8 +13,11 @@ _named: dict[str, MemoryObjects] = {}
 """Stores in memory by URL, so that everybody in this process who opens `memory://name` sees the same objects."""
 
 
-def open(url: str) -> ObjectStore:
-    """The store at a URL: file:///absolute/path, memory://name, s3://, gs:// or az://bucket/prefix."""
+def open(url: str, *, ends_at_once: bool = False) -> ObjectStore:
+    """The store at a URL: file:///absolute/path, memory://name, s3://, gs:// or az://bucket/prefix.
+
+    `ends_at_once`: this process ends with `os._exit`, as Spark's Python workers do, and so may read in a way after
+    which others cannot end."""
     parts = urlsplit(url)
     match parts.scheme:
         case "file" if not parts.netloc and parts.path.startswith("/"):
@@ -25,5 +28,5 @@ def open(url: str) -> ObjectStore:
                 _named[url] = MemoryObjects(system().clock, url)
             return _named[url]
         case "s3" | "gs" | "az" if parts.netloc:
-            return RemoteObjects(url)
+            return RemoteObjects(url, ends_at_once=ends_at_once)
     raise RequestError(f"{url!r} is no bucket: use file:///absolute/path, s3://bucket, gs://bucket or az://container")
