@@ -1,18 +1,22 @@
 """Manifests and manifest lists as PyIceberg writes them, at less cost.
 
 PyIceberg works out anew for each file how its columns are written, which takes longer than to write a few entries, and
-packs every entry on its own. Here the first is kept, and all that a file has is one block. Tables of another format
+packs every entry on its own. Here the first is kept, and all that a file has is one block. A data file is written again
+whenever manifests are merged, and a manifest into each list: their bytes are kept with them. Tables of another format
 version than 2 are written as PyIceberg does it. Blocking: called on the catalog's own threads only.
 """
 
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
+from io import BytesIO
 from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeVar
 
+from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.file import SYNC_SIZE, AvroOutputFile
 from pyiceberg.avro.resolver import resolve_writer
-from pyiceberg.avro.writer import Writer
+from pyiceberg.avro.writer import StructWriter, Writer
 from pyiceberg.io import OutputFile
 from pyiceberg.manifest import (
     DEFAULT_READ_VERSION,
@@ -37,6 +41,9 @@ from pyiceberg.types import StructType
 _CODEC: Final = "deflate"
 _VERSION: Final[TableVersion] = 2
 _KEPT_FORMS: Final = 64
+_DATA_FILE: Final = 2
+"""The field of an entry, by its id."""
+_BYTES: Final = "written as"
 R = TypeVar("R", bound=Record)
 
 
@@ -63,21 +70,38 @@ class _Form(NamedTuple):
     writer: Writer
 
 
+@dataclass(frozen=True)
+class _Keeping(Writer):
+    """Keeps the bytes of a data file, or of a manifest in its list, with it: neither changes once it is written."""
+
+    writer: Writer
+
+    def write(self, encoder: BinaryEncoder, val: Record) -> None:
+        known = vars(val).get(_BYTES)
+        if known is None or known[0] is not self:
+            buffer = BytesIO()
+            self.writer.write(BinaryEncoder(buffer), val)
+            known = vars(val)[_BYTES] = self, buffer.getvalue()
+        encoder.write(known[1])
+
+
 @lru_cache(_KEPT_FORMS)
 def _manifest_form(partition: StructType) -> _Form:
     def entries(version: TableVersion) -> Schema:
         return manifest_entry_schema_with_data_file(version, data_file_with_partition(partition, version))
 
-    schema = entries(_VERSION)
-    return _Form(schema, resolve_writer(record_schema=entries(DEFAULT_READ_VERSION), file_schema=schema))
+    schema, record = entries(_VERSION), entries(DEFAULT_READ_VERSION)
+    writer = resolve_writer(record_schema=record, file_schema=schema)
+    assert isinstance(writer, StructWriter)
+    place = [field.field_id for field in record.fields].index(_DATA_FILE)
+    fields = ((at, _Keeping(field) if at == place else field) for at, field in writer.field_writers)
+    return _Form(schema, StructWriter(tuple(fields)))
 
 
 @lru_cache(1)
 def _list_form() -> _Form:
-    schema = MANIFEST_LIST_FILE_SCHEMAS[_VERSION]
-    return _Form(
-        schema, resolve_writer(record_schema=MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION], file_schema=schema)
-    )
+    schema, record = MANIFEST_LIST_FILE_SCHEMAS[_VERSION], MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION]
+    return _Form(schema, _Keeping(resolve_writer(record_schema=record, file_schema=schema)))
 
 
 class _OneBlock(AvroOutputFile[R]):
@@ -113,4 +137,9 @@ class _ManifestList(ManifestListWriterV2):
     def __enter__(self) -> Self:
         self._writer = _OneBlock[ManifestFile](self._output_file, _list_form(), "manifest_file", self._meta)
         self._writer.__enter__()
+        return self
+
+    def add_manifests(self, manifest_files: list[ManifestFile]) -> Self:
+        """That are prepared: PyIceberg would do it here, and would give away copies."""
+        self._writer.write_block(manifest_files)
         return self

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -11,11 +12,13 @@ from pyiceberg.io import FileIO, InputStream
 from pyiceberg.io.pyarrow import (
     MetricModeTypes,
     MetricsMode,
+    StatisticsCollector,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
@@ -25,6 +28,8 @@ from lakestream.model import WrittenFile
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC, UNPARTITIONED
 from lakestream.table.seal import check_footer
 
+_METRICS: Final = "write.metadata.metrics."
+_KEPT_PLANS: Final = 64
 _TAIL_BYTES: Final = 64 * 1024
 _MAGIC_BYTES: Final = 4
 _END_BYTES: Final = 8
@@ -55,9 +60,9 @@ def to_iceberg(io: FileIO, metadata: TableMetadata, file: WrittenFile) -> DataFi
             f"data file {file.path} has {footer.num_rows} records in {size_bytes} bytes,"
             f" its writer said {file.record_count} in {file.size_bytes}"
         )
-    schema = metadata.schema()
-    columns = parquet_path_to_id_mapping(schema)
-    plan = compute_statistics_plan(schema, metadata.properties)
+    metrics = ((key, value) for key, value in metadata.properties.items() if key.startswith(_METRICS))
+    columns, usual = _statistics_plan(metadata.schema().model_dump_json(), tuple(metrics))
+    plan = dict(usual)
     for group in range(footer.num_row_groups):
         for position in range(footer.num_columns):
             column = footer.row_group(group).column(position)
@@ -78,6 +83,16 @@ def to_iceberg(io: FileIO, metadata: TableMetadata, file: WrittenFile) -> DataFi
     )
     data_file.spec_id = file.spec_id
     return data_file
+
+
+@lru_cache(_KEPT_PLANS)
+def _statistics_plan(
+    schema_json: str, metrics: tuple[tuple[str, str], ...]
+) -> tuple[dict[str, int], dict[int, StatisticsCollector]]:
+    """The ids of a table's columns by their paths, and what is kept of each, by its properties. Shared: never change
+    them."""
+    schema = Schema.model_validate_json(schema_json)
+    return parquet_path_to_id_mapping(schema), compute_statistics_plan(schema, dict(metrics))
 
 
 def _footer_bytes(stream: InputStream) -> tuple[int, bytes]:
