@@ -13,7 +13,6 @@ from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
-from pyiceberg.utils.properties import property_as_bool
 
 from lakestream.catalog import binding
 from lakestream.catalog.adopting import adopted_metadata, said_frontier
@@ -21,6 +20,7 @@ from lakestream.catalog.changes import apply_updates, check_requirements
 from lakestream.catalog.expiry import expired_files, unlogged
 from lakestream.catalog.files import MetadataFiles, version_of
 from lakestream.catalog.index import ManifestIndex
+from lakestream.catalog.owned import is_on
 from lakestream.catalog.port import View
 from lakestream.catalog.rules import check_change
 from lakestream.catalog.rules_outside import check_outside
@@ -167,7 +167,7 @@ class Commits:
 
     def is_collectable(self, metadata: TableMetadata) -> bool:
         """See `Named`."""
-        return property_as_bool(dict(metadata.properties), "gc.enabled", True)
+        return is_on(metadata.properties, "gc.enabled", default=True)
 
     # Any table
 
@@ -268,7 +268,7 @@ class Commits:
         """Deletes what the commit made unreachable: metadata beyond the log's length, what only the expired snapshots
         named, and statistics that no snapshot has any more. A failure leaves orphans, never a broken table."""
         self.files.delete(unlogged(old, new))
-        if outside or not property_as_bool(new.properties, "gc.enabled", True):
+        if outside or not is_on(new.properties, "gc.enabled", default=True):
             return
         try:
             self.files.delete((*expired_files(self.index, old, new), *dropped(old, new)))

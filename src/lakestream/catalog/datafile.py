@@ -22,13 +22,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
+from lakestream.catalog.owned import metrics_properties
 from lakestream.catalog.threads import side_by_side
 from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
 from lakestream.model import WrittenFile
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC, UNPARTITIONED
 from lakestream.table.seal import check_footer
 
-_METRICS: Final = "write.metadata.metrics."
 _KEPT_PLANS: Final = 64
 _TAIL_BYTES: Final = 64 * 1024
 _MAGIC_BYTES: Final = 4
@@ -60,8 +60,8 @@ def to_iceberg(io: FileIO, metadata: TableMetadata, file: WrittenFile) -> DataFi
             f"data file {file.path} has {footer.num_rows} records in {size_bytes} bytes,"
             f" its writer said {file.record_count} in {file.size_bytes}"
         )
-    metrics = ((key, value) for key, value in metadata.properties.items() if key.startswith(_METRICS))
-    columns, usual = _statistics_plan(metadata.schema().model_dump_json(), tuple(metrics))
+    metrics = tuple(metrics_properties(metadata.properties).items())
+    columns, usual = _statistics_plan(metadata.schema().model_dump_json(), metrics)
     plan = dict(usual)
     for group in range(footer.num_row_groups):
         for position in range(footer.num_columns):

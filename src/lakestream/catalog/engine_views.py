@@ -2,17 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 from uuid import UUID
 
 from pydantic import ValidationError
 from pyiceberg.schema import Schema
-from pyiceberg.utils.properties import property_as_bool
 from pyiceberg.view.metadata import ViewMetadata, ViewVersion
 
 from lakestream.catalog.commit import Commits
 from lakestream.catalog.files import version_of
 from lakestream.catalog.folders import folder_of
+from lakestream.catalog.owned import is_on, metadata_folder
 from lakestream.catalog.view_changes import ViewDraft, ViewUpdate, apply_view_updates
 from lakestream.errors import (
     Conflict,
@@ -25,8 +24,6 @@ from lakestream.errors import (
 )
 from lakestream.metadata.pointers import TableName, check_names
 from lakestream.metadata.views import ViewPointer, ViewRow
-
-_METADATA_PATH_PROPERTY: Final = "write.metadata.path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +117,7 @@ class EngineViews:
             metadata = await self._commits.run(lambda: self._read(dropped.metadata_location))
         except (ObjectMissing, CorruptObject):
             return
-        if property_as_bool(dict(metadata.properties), "gc.enabled", True):
+        if is_on(metadata.properties, "gc.enabled", default=True):
             await self._commits.run(lambda: self._commits.files.delete([dropped.metadata_location]))
 
     async def _add(
@@ -141,7 +138,7 @@ class EngineViews:
 
     def _write(self, metadata: ViewMetadata, version: int, unique: UUID) -> str:
         """Durably, under a fresh name, which is returned."""
-        folder = metadata.properties.get(_METADATA_PATH_PROPERTY, f"{metadata.location}/metadata").rstrip("/")
+        folder = metadata_folder(metadata.location, metadata.properties)
         names: list[str] = []
         file = self._commits.files.io.new_sealed(f"{folder}/{version:05d}-{unique}.metadata.json", names.append)
         try:

@@ -14,13 +14,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV3, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
-from pyiceberg.utils.properties import property_as_bool
 
 from lakestream.catalog.commit import Change, Commits, Current, Prepare, apply_change
 from lakestream.catalog.defaults import with_defaults
 from lakestream.catalog.engine_views import EngineViews
 from lakestream.catalog.folders import folder_of
 from lakestream.catalog.index import read_entries, read_manifests
+from lakestream.catalog.owned import is_on
 from lakestream.catalog.stamp import stamped
 from lakestream.catalog.statistics import own_files
 from lakestream.errors import (
@@ -153,7 +153,7 @@ class EngineTables:
         doomed: list[str] = []
         if purge:
             current = await self.load(name)
-            if not property_as_bool(dict(current.metadata.properties), "gc.enabled", True):
+            if not is_on(current.metadata.properties, "gc.enabled", default=True):
                 raise TableRefused(
                     f"table {name} has gc.enabled=false: its files may belong to others and cannot be purged"
                 )

@@ -8,10 +8,10 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
-from pyiceberg.utils.properties import property_as_bool
 
 from lakestream.catalog.files import MetadataFiles
 from lakestream.catalog.index import ManifestIndex
+from lakestream.catalog.owned import is_on
 from lakestream.errors import StorageError, Unavailable
 
 _log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ def expired_files(index: ManifestIndex, old: TableMetadata, new: TableMetadata) 
 
 def unlogged(old: TableMetadata, new: TableMetadata) -> list[str]:
     """Metadata files that the log of `old` names and that of `new` does not, if the table's properties let them go."""
-    if not property_as_bool(new.properties, "write.metadata.delete-after-commit.enabled", False):
+    if not is_on(new.properties, "write.metadata.delete-after-commit.enabled", default=False):
         return []
     kept = {entry.metadata_file for entry in new.metadata_log}
     return [entry.metadata_file for entry in old.metadata_log if entry.metadata_file not in kept]

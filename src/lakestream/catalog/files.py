@@ -11,11 +11,11 @@ from uuid import UUID
 from pydantic import ValidationError
 from pyiceberg.exceptions import ValidationError as IcebergValidationError
 from pyiceberg.serializers import FromInputFile
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import IcebergBaseModel
 
+from lakestream.catalog.owned import metadata_folder
 from lakestream.catalog.sealed import SealedIO
 from lakestream.catalog.threads import Cache, SideBySide
 from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
@@ -71,9 +71,9 @@ class MetadataFiles:
     def write(self, metadata: TableMetadata, version: int, unique: UUID, written: Iterable[str] = ()) -> str:
         """Stores metadata under a fresh name, so that it and the files that were `written` for it survive a power cut.
         Returns its location."""
-        provider = load_location_provider(metadata.location, metadata.properties)
+        folder = metadata_folder(metadata.location, metadata.properties)
         names: list[str] = []
-        file = self.io.new_sealed(provider.new_metadata_location(f"{version:05d}-{unique}.metadata.json"), names.append)
+        file = self.io.new_sealed(f"{folder}/{version:05d}-{unique}.metadata.json", names.append)
         try:
             with file.create() as stream:
                 stream.write(self.json(metadata).encode())

@@ -17,7 +17,6 @@ from pyiceberg.manifest import (
     ManifestEntryStatus,
     ManifestFile,
 )
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import (
@@ -35,6 +34,7 @@ from lakestream.catalog.expiry import plan_expiry
 from lakestream.catalog.files import MetadataFiles
 from lakestream.catalog.index import ManifestIndex
 from lakestream.catalog.merge import MAX_ENTRIES, Size, plan_merges
+from lakestream.catalog.owned import metadata_folder
 from lakestream.catalog.sealed import SealedOutput
 from lakestream.catalog.statistics import carried
 from lakestream.model import WrittenFile
@@ -67,7 +67,7 @@ class SnapshotBuilder:
         self._metadata = metadata
         self._plan = plan
         self._written = written
-        self._provider = load_location_provider(metadata.location, metadata.properties)
+        self._folder = metadata_folder(metadata.location, metadata.properties)
         self._numbers = count()
         self._live: dict[str, list[ManifestEntry]] = {}
         """The live entries of the manifests that were written."""
@@ -179,7 +179,7 @@ class SnapshotBuilder:
         return writer.to_manifest_file()
 
     def _new_file(self, name: str) -> SealedOutput:
-        return self._files.io.new_sealed(self._provider.new_metadata_location(name), self._written.append)
+        return self._files.io.new_sealed(f"{self._folder}/{name}", self._written.append)
 
     def _summary(
         self, parent: Snapshot | None, added: Sequence[IcebergFile], removed: Sequence[IcebergFile]

@@ -15,9 +15,9 @@ from pyiceberg.table.update import (
     UpgradeFormatVersionUpdate,
 )
 from pyiceberg.typedef import IcebergBaseModel
-from pyiceberg.utils.properties import property_as_bool
 from pyiceberg.view.metadata import ViewHistoryEntry, ViewMetadata, ViewVersion
 
+from lakestream.catalog.owned import is_on
 from lakestream.errors import InvalidView
 
 _FORMAT: Final = 1
@@ -160,7 +160,7 @@ def apply_view_updates(base: ViewMetadata, updates: Sequence[ViewUpdate], now_ms
         changed = draft.finish()
     except ValueError as error:
         raise InvalidView(f"the view cannot be changed so: {error}") from error
-    if not property_as_bool(dict(changed.properties), _DROP_DIALECT_PROPERTY, False):
+    if not is_on(changed.properties, _DROP_DIALECT_PROPERTY, default=False):
         _check_dialects(base, changed)
     return changed
 
