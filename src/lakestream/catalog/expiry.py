@@ -70,8 +70,8 @@ def _too_many(metadata: TableMetadata, now_ms: int, going: int) -> list[int]:
 
 
 def expired_files(index: ManifestIndex, old: TableMetadata, new: TableMetadata) -> list[str]:
-    """Files that snapshots of `old` name and none of `new` does: data first, then manifests, then lists. Data files
-    outside the table's own folder are not ours to delete. Blocking."""
+    """Files that snapshots of `old` name and none of `new` does: data, manifests and lists. Data files outside the
+    table's own folder are not ours to delete. Blocking."""
     kept_lists = {snapshot.manifest_list for snapshot in new.snapshots}
     lists = [snapshot.manifest_list for snapshot in old.snapshots if snapshot.manifest_list not in kept_lists]
     if not lists:

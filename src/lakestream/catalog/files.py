@@ -47,7 +47,7 @@ class MetadataFiles:
         self.io: Final = SealedIO(dict(properties))
         self._cache: Cache[TableMetadata] = Cache(_CACHED_METADATA)
         self._snapshots: Cache[tuple[Snapshot, str]] = Cache(_CACHED_SNAPSHOTS)
-        self._syncing = SideBySide("catalog-sync")
+        self._beside = SideBySide("catalog-files")
 
     def read(self, location: str) -> TableMetadata:
         """The caller must not change what it gets."""
@@ -66,7 +66,7 @@ class MetadataFiles:
         return metadata
 
     def close(self) -> None:
-        self._syncing.close()
+        self._beside.close()
 
     def write(self, metadata: TableMetadata, version: int, unique: UUID, written: Iterable[str] = ()) -> str:
         """Stores metadata under a fresh name, so that it and the files that were `written` for it survive a power cut.
@@ -109,18 +109,20 @@ class MetadataFiles:
             for _ in range(_TABLE_DEPTH if new_folders else 1):
                 path = os.path.dirname(path)
                 folders.add(path)
-        self._syncing.run(_fsync, [*paths, *folders])
+        self._beside.run(_fsync, [*paths, *folders])
 
     def delete(self, locations: Iterable[str]) -> None:
-        """Deletes what is there; a failure leaves an orphan behind and is only logged."""
-        for location in locations:
-            self._cache.discard(location)
-            try:
-                self.io.delete(location)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                _log.warning("%s could not be deleted and stays as an orphan: %s", location, error)
+        """Deletes what is there, in no order; a failure leaves an orphan behind and is only logged."""
+        self._beside.run(self._delete, list(locations))
+
+    def _delete(self, location: str) -> None:
+        self._cache.discard(location)
+        try:
+            self.io.delete(location)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            _log.warning("%s could not be deleted and stays as an orphan: %s", location, error)
 
 
 def _local_path(location: str) -> str | None:

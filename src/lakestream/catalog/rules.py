@@ -31,9 +31,10 @@ def check_commit(view: View, add: Sequence[WrittenFile], remove: Sequence[DataFi
         raise ValueError(
             f"{view.table}: the frontier would fall from {frontier_text(view.frontier)} to {frontier_text(frontier)}"
         )
-    live = {file.path for file in view.files}
     gone = {file.path for file in remove}
     added = {file.path for file in add}
+    named = gone | added
+    live = {file.path for file in view.files if file.path in named}
     if len(added) != len(add) or added & live:
         raise ValueError(f"{view.table}: a file would be in the table twice: {sorted(added & live) or sorted(added)}")
     if len(gone) != len(remove) or not gone <= live:

@@ -37,13 +37,13 @@ def side_by_side(work: Callable[[T], V], items: Sequence[T]) -> list[V]:
 
 
 class SideBySide:
-    """The same on threads that stay."""
+    """The same on threads that stay. `work` asks for no more of them."""
 
     def __init__(self, name: str) -> None:
         self._executor = ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix=name)
 
     def run(self, work: Callable[[T], V], items: Sequence[T]) -> list[V]:
-        return list(self._executor.map(work, items))
+        return list(self._executor.map(work, items) if len(items) > 1 else map(work, items))
 
     def close(self) -> None:
         self._executor.shutdown(wait=True)
