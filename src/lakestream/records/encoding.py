@@ -26,7 +26,8 @@ class _Piece:
         self.columns = columns
         self.rows = rows
         self.arrays = [np.ascontiguousarray(array) for array in source_arrays(columns)]
-        self.table = address_table(self.arrays)
+        self._table = address_table(self.arrays)
+        self.addresses = (address(self._table), address(rows))
         self.most_bytes = _most_bytes(columns)
 
 
@@ -106,8 +107,7 @@ class Encoder:
             piece, before = self._pieces[number], self._starts[number]
             cursor[0] = index - before
             status = kernels().encode_rows(
-                address(piece.table),
-                address(piece.rows),
+                *piece.addresses,
                 min(stop, self._starts[number + 1]) - before,
                 address(out),
                 limit,

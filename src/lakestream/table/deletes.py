@@ -60,6 +60,8 @@ def _between(found: Positions | BitMap64, first_row: int, row_count: int) -> Pos
 async def load_deletes(deletes: Sequence[PositionDeletes], files: ParquetFiles, cache: SharedCache) -> Deleted:
     """Reads the delete files, those not read before. `StorageError` if one of them cannot be applied: rows that
     somebody deleted would come back."""
+    if not deletes:
+        return Deleted(())
     plain: list[str] = []
     vectors: dict[str, list[PositionDeletes]] = {}
     for delete in deletes:

@@ -7,6 +7,7 @@ group of its cluster, so who comes to one gets a glance at first: a few records,
 """
 
 import asyncio
+import weakref
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ _GLANCE_BYTES: Final = 4 * 1024 * 1024
 """Decoded for a glance at most, one row group excepted."""
 _GLANCE_ROWS: Final = 1024
 _GLANCES_KEPT: Final = 1024
+_ALONE_KEPT: Final = 256
+"""Row groups that readers are in; each holds its footer."""
 _DENSE: Final = 8
 """Offsets are dense if their span is less than so many times their number."""
 
@@ -43,6 +46,16 @@ class Segment:
     encoder: Encoder
     end_offset: int
     glance: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """A row group of a view's files: from `low` to `high` no other has an offset of the partition it was found for."""
+
+    index: weakref.ref[FileIndex]
+    group: Group
+    low: int
+    high: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +76,7 @@ class SegmentReader:
         self._rows = rows
         self._chunk_bytes = chunk_bytes
         self._glanced: OrderedDict[Hashable, None] = OrderedDict()
+        self._alone: OrderedDict[tuple[int, int], _Alone] = OrderedDict()
 
     async def find(
         self, index: FileIndex, deleted: Deleted, partition: int, offset: int, end_offset: int, *, hurry: bool = False
@@ -71,16 +85,26 @@ class SegmentReader:
         end_offset. Who is in a `hurry` is content with a glance."""
         opened: _Opened = {}
         while offset < end_offset:
+            alone = self._alone.get((id(index), partition))
+            if alone is not None and alone.index() is index and alone.low <= offset <= alone.high:
+                return Segment(await self._rows.records(alone.group, deleted, partition), _after(alone.high))
             cluster, high = await self._cluster(index, opened, partition, offset)
             if not cluster:
                 offset = high
                 continue
             if len(cluster) == 1:
+                self._remember(index, partition, _Alone(weakref.ref(index), cluster[0], offset, high))
                 return Segment(await self._rows.records(cluster[0], deleted, partition), _after(high))
             if await self._refine(cluster, deleted):
                 continue
             return await self._chunk(cluster, deleted, partition, offset, _after(high), hurry=hurry)
         return None
+
+    def _remember(self, index: FileIndex, partition: int, alone: _Alone) -> None:
+        """Who reads on comes back to the same row group for every answer."""
+        self._alone[id(index), partition] = alone
+        if len(self._alone) > _ALONE_KEPT:
+            self._alone.popitem(last=False)
 
     async def _cluster(self, index: FileIndex, opened: _Opened, partition: int, offset: int) -> tuple[list[Group], int]:
         """The row groups that may hold the offset, all that overlap them, and so on; with their highest offset.
