@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyiceberg.avro.file import AvroFile
+from pyiceberg.io import InputFile
+from pyiceberg.manifest import write_manifest, write_manifest_list
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.table.update import (
     RemoveSnapshotsUpdate,
@@ -160,3 +163,34 @@ def test_metadata_shares_what_did_not_change_and_is_what_pyiceberg_makes(tmp_pat
         assert metadata_json(base) == before
 
     run_with_table(tmp_path, test)
+
+
+def test_manifests_say_of_themselves_what_pyiceberg_says(tmp_path: Path) -> None:
+    async def test(table: StreamTable, view: View) -> None:
+        view = await table.append(await table.append(view, spec_id=1))
+        metadata, index, io = await metadata_of(table), table.tables.commits.index, table.tables.commits.files.io
+        snapshot = metadata.current_snapshot()
+        assert snapshot is not None
+        manifests = index.manifests(snapshot.manifest_list)
+        assert {manifest.partition_spec_id for manifest in manifests} == {0, 1}
+        for manifest in manifests:
+            entries = read_entries(io, manifest)
+            copied = io.new_output(f"file://{tmp_path}/manifest-{manifest.partition_spec_id}.avro")
+            spec, snapshot_id = metadata.specs()[manifest.partition_spec_id], manifest.added_snapshot_id
+            assert snapshot_id is not None
+            with write_manifest(2, spec, metadata.schema(), copied, snapshot_id, "deflate") as theirs:
+                for entry in entries:
+                    theirs.add_entry(entry)
+            assert header(io.new_input(manifest.manifest_path)) == header(io.new_input(copied.location))
+        copied = io.new_output(f"file://{tmp_path}/list.avro")
+        parent, number = snapshot.parent_snapshot_id, snapshot.sequence_number
+        with write_manifest_list(2, copied, snapshot.snapshot_id, parent, number, "deflate") as writer:
+            writer.add_manifests(list(manifests))
+        assert header(io.new_input(snapshot.manifest_list)) == header(io.new_input(copied.location))
+
+    run_with_table(tmp_path, test)
+
+
+def header(file: InputFile) -> dict[str, str]:
+    with AvroFile[Record](file) as opened:
+        return opened.header.meta

@@ -1,11 +1,12 @@
 """Manifests and manifest lists as PyIceberg writes them, at less cost.
 
-PyIceberg works out anew for each file how its columns are written, which takes longer than to write a few entries, and
-packs every entry on its own. Here the first is kept, and all that a file has is one block. A data file is written again
-whenever manifests are merged, and a manifest into each list: their bytes are kept with them. Tables of another format
-version than 2 are written as PyIceberg does it. Blocking: called on the catalog's own threads only.
+PyIceberg works out anew for each file what its columns are and how they are written, which takes longer than to write a
+few entries, and packs every entry on its own. Here the first is kept, and all that a file has is one block. A data file
+is written again whenever manifests are merged, and a manifest into each list: their bytes are kept with them. Tables of
+another format version than 2 are written as PyIceberg does it. Blocking: called on the catalog's own threads only.
 """
 
+import json
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -14,8 +15,8 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeVar
 
 from pyiceberg.avro.encoder import BinaryEncoder
-from pyiceberg.avro.file import SYNC_SIZE, AvroOutputFile
-from pyiceberg.avro.resolver import resolve_writer
+from pyiceberg.avro.file import MAGIC, META_SCHEMA, SYNC_SIZE, AvroFileHeader, AvroOutputFile
+from pyiceberg.avro.resolver import construct_writer, resolve_writer
 from pyiceberg.avro.writer import StructWriter, Writer
 from pyiceberg.io import OutputFile
 from pyiceberg.manifest import (
@@ -37,12 +38,14 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record, TableVersion
 from pyiceberg.types import StructType
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 _CODEC: Final = "deflate"
 _VERSION: Final[TableVersion] = 2
 _KEPT_FORMS: Final = 64
 _DATA_FILE: Final = 2
 """The field of an entry, by its id."""
+_COLUMNS: Final = "avro.schema"
 _BYTES: Final = "written as"
 R = TypeVar("R", bound=Record)
 
@@ -64,10 +67,14 @@ def list_writer(
 
 
 class _Form(NamedTuple):
-    """How the entries of a file are written. Immutable."""
+    """Which columns the entries of a file have, as it says it, and how they are written. Immutable."""
 
-    schema: Schema
+    columns: str
     writer: Writer
+
+
+def _form(schema: Schema, name: str, writer: Writer) -> _Form:
+    return _Form(json.dumps(AvroSchemaConversion().iceberg_to_avro(schema, schema_name=name)), writer)
 
 
 @dataclass(frozen=True)
@@ -95,25 +102,30 @@ def _manifest_form(partition: StructType) -> _Form:
     assert isinstance(writer, StructWriter)
     place = [field.field_id for field in record.fields].index(_DATA_FILE)
     fields = ((at, _Keeping(field) if at == place else field) for at, field in writer.field_writers)
-    return _Form(schema, StructWriter(tuple(fields)))
+    return _form(schema, "manifest_entry", StructWriter(tuple(fields)))
 
 
 @lru_cache(1)
 def _list_form() -> _Form:
     schema, record = MANIFEST_LIST_FILE_SCHEMAS[_VERSION], MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION]
-    return _Form(schema, _Keeping(resolve_writer(record_schema=record, file_schema=schema)))
+    return _form(schema, "manifest_file", _Keeping(resolve_writer(record_schema=record, file_schema=schema)))
 
 
 class _OneBlock(AvroOutputFile[R]):
-    def __init__(self, file: OutputFile, form: _Form, schema_name: str, metadata: dict[str, str]) -> None:
+    def __init__(self, file: OutputFile, form: _Form, metadata: dict[str, str]) -> None:
         # Instead of PyIceberg's own, which works the form out.
         self.output_file = file
-        self.file_schema, self.writer = form
-        self.schema_name = schema_name
-        self.metadata = metadata
+        self.writer = form.writer
+        self.metadata = {**metadata, _COLUMNS: form.columns}
         # As good as by chance: names are never used twice.
         self.sync_bytes = blake2b(file.location.encode(), digest_size=SYNC_SIZE).digest()
         self._waiting: list[R] = []
+
+    def __enter__(self) -> Self:
+        self.output_stream = self.output_file.create(overwrite=True)
+        self.encoder = BinaryEncoder(self.output_stream)
+        construct_writer(META_SCHEMA).write(self.encoder, AvroFileHeader(MAGIC, self.metadata, self.sync_bytes))
+        return self
 
     def write_block(self, objects: list[R]) -> None:
         """At the end, with all others."""
@@ -130,12 +142,12 @@ class _OneBlock(AvroOutputFile[R]):
 class _Manifest(ManifestWriterV2):
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
         form = _manifest_form(self._spec.partition_type(self._schema))
-        return _OneBlock[ManifestEntry](self._output_file, form, "manifest_entry", self._meta)
+        return _OneBlock[ManifestEntry](self._output_file, form, self._meta)
 
 
 class _ManifestList(ManifestListWriterV2):
     def __enter__(self) -> Self:
-        self._writer = _OneBlock[ManifestFile](self._output_file, _list_form(), "manifest_file", self._meta)
+        self._writer = _OneBlock[ManifestFile](self._output_file, _list_form(), self._meta)
         self._writer.__enter__()
         return self
 
