@@ -13,7 +13,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from lakestream.catalog.engines import EngineTables, NewTable
-from lakestream.catalog.files import metadata_json
 from lakestream.catalog.transactions import TableChange, commit_all
 from lakestream.errors import RequestError, Unavailable
 from lakestream.http.asked import as_asked, reads_by_time
@@ -169,7 +168,8 @@ class TableRoutes:
         told: Mapping[str, str] = MappingProxyType({}),
     ) -> Response:
         """LoadTableResult, which is also a commit's answer. A staged table has no location yet."""
-        text = await self._tables.commits.run(lambda: metadata_json(metadata))
+        commits = self._tables.commits
+        text = await commits.run(lambda: commits.files.json(metadata))
         head: dict[str, Any] = {"config": {**self._config, **told}}
         if self._credentials and _VENDED in request.headers.get(_DELEGATION, ""):
             head["config"] |= self._credentials
