@@ -313,6 +313,9 @@ REFUSED = {
     "MERGE INTO TABLE_ t USING (SELECT * FROM TABLE_ WHERE _offset = 3) s ON t._offset = s._offset + 1000"
     " WHEN NOT MATCHED THEN INSERT *": "1 rows would be appended",
     "INSERT OVERWRITE TABLE_ SELECT a.* FROM TABLE_ a CROSS JOIN TABLE_ b": "144 rows with only 12 offsets",
+    "CREATE OR REPLACE TABLE TABLE_ AS SELECT * FROM TABLE_": "cannot be replaced, .*: DELETE the rows that shall go",
+    "CREATE OR REPLACE TABLE TABLE_ AS SELECT 1 AS n": "cannot be replaced",
+    "ALTER TABLE TABLE_ UNSET TBLPROPERTIES ('lakestream.topic')": "lakestream.topic says whose table this is",
     "ALTER TABLE TABLE_ DROP COLUMN _value": "column _value of a stream's table cannot be dropped",
     "ALTER TABLE TABLE_ RENAME COLUMN _key TO id": "column _key of a stream's table cannot be",
     "ALTER TABLE TABLE_ SET TBLPROPERTIES ('format-version' = '3')": "stays in format version 2",

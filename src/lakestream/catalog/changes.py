@@ -96,17 +96,43 @@ def _ref_reason(base: TableMetadata, requirement: AssertRefSnapshotId) -> str | 
 def apply_updates(
     base: TableMetadata, updates: Sequence[TableUpdate], location: str | None, *, validate: bool
 ) -> TableMetadata:
-    """The metadata after the updates; `base` itself if they change nothing. Raises `RequestError`."""
+    """The metadata after the updates; `base` itself if they change nothing. Raises `RequestError`, or `Conflict` for what
+    was made from an older state."""
+    _check_sequence(base, updates)
     try:
         upgraded, others = _upgraded(base, updates)
         possible = tuple(_renumbered(upgraded, others))
         if not possible:
             return base
         if validate:
-            return update_table_metadata(upgraded, possible, enforce_validation=True, metadata_location=location)
+            changed = update_table_metadata(upgraded, possible, enforce_validation=True, metadata_location=location)
+            return _without_passing(base, changed)
         return _updated(upgraded, possible, location)
     except (ValueError, KeyError, ValidationError) as error:
         raise RequestError(f"the table cannot be changed so: {error}") from error
+
+
+def _check_sequence(base: TableMetadata, updates: Sequence[TableUpdate]) -> None:
+    """A commit to a branch requires that branch to be as it was. If another has moved meanwhile, all that is wrong is
+    the number of its snapshot: engines have to be told to try again."""
+    for update in updates:
+        if isinstance(update, AddSnapshotUpdate):
+            snapshot = update.snapshot
+            number = snapshot.sequence_number
+            if snapshot.parent_snapshot_id is not None and number is not None and number <= base.last_sequence_number:
+                raise Conflict(
+                    f"Cannot add snapshot with sequence number {number} older than last sequence number"
+                    f" {base.last_sequence_number}: somebody else has committed meanwhile"
+                )
+            return
+
+
+def _without_passing(base: TableMetadata, changed: TableMetadata) -> TableMetadata:
+    """A commit may bring several snapshots, one made from the other. Main has only ever been the last of them, and its
+    log says what it has been."""
+    known = {snapshot.snapshot_id for snapshot in base.snapshots} | {changed.current_snapshot_id}
+    log = [entry for entry in changed.snapshot_log if entry.snapshot_id in known]
+    return changed if len(log) == len(changed.snapshot_log) else changed.model_copy(update={"snapshot_log": log})
 
 
 class _Sharing(TableMetadataV2):

@@ -54,10 +54,25 @@ def check_change(base: TableMetadata, new: TableMetadata) -> None:
     if new.properties.get(TOPIC_ID_PROPERTY) != base.properties.get(TOPIC_ID_PROPERTY):
         raise TableRefused(f"{TOPIC_ID_PROPERTY} binds the table to its topic and cannot be changed or removed")
     _check_frontier(base, new)
+    if _is_replaced(base, new):
+        raise TableRefused(
+            "the table of a living topic cannot be replaced, because its columns and its rows are the log's: DELETE the"
+            " rows that shall go, or make another table"
+        )
     if base.current_snapshot_id is not None and new.current_snapshot_id is None:
         raise TableRefused(f"branch {MAIN_BRANCH} of a stream's table cannot be removed: consumers read it")
     check_columns(new.schema())
     check_specs(new)
+
+
+def _is_replaced(base: TableMetadata, new: TableMetadata) -> bool:
+    """Whether a new history begins beside the old one, as `CREATE OR REPLACE TABLE … AS` has it. Such a commit does not
+    even require main to be as it was."""
+    known = {snapshot.snapshot_id for snapshot in base.snapshots}
+    main = new.current_snapshot()
+    if main is None or main.snapshot_id in known or main.parent_snapshot_id is not None:
+        return False
+    return any(snapshot.snapshot_id == base.current_snapshot_id for snapshot in new.snapshots)
 
 
 def check_specs(metadata: TableMetadata) -> None:

@@ -22,7 +22,7 @@ from lakestream.errors import TableRefused
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.table.compression import COMPRESSION_PROPERTIES, chosen
 from lakestream.table.files import same_form
-from lakestream.table.schema import FRONTIER_PROPERTY, RAW_SCHEMA, STREAM_SPEC, parse_frontier
+from lakestream.table.schema import FRONTIER_PROPERTY, RAW_SCHEMA, STREAM_SPEC, TOPIC_PROPERTY, parse_frontier
 
 _KEPT_PROPERTIES: Final = ("write.metadata.path",)
 _PRODUCE: Final = "produce new records to the topic instead"
@@ -35,6 +35,8 @@ def check_outside(index: ManifestIndex, base: TableMetadata, new: TableMetadata)
     for name in _KEPT_PROPERTIES:
         if new.properties.get(name) != base.properties.get(name):
             raise TableRefused(f"property {name} of a stream's table cannot change: its files are looked for there")
+    if new.properties.get(TOPIC_PROPERTY) != base.properties.get(TOPIC_PROPERTY):
+        raise TableRefused(f"{TOPIC_PROPERTY} says whose table this is: leave it out of the commit")
     _check_compression(base.properties, new.properties)
     _check_spec(new.spec())
     _check_added_columns(new.schema())
@@ -73,7 +75,7 @@ def _check_added_columns(schema: Schema) -> None:
 
 def _check_rows(index: ManifestIndex, base: TableMetadata, new: TableMetadata) -> None:
     before, after = base.current_snapshot(), new.current_snapshot()
-    if after is None or after.snapshot_id in _past_of_main(base):
+    if after is None or after.snapshot_id in {entry.snapshot_id for entry in base.snapshot_log}:
         return
     change = _difference(index, before, after)
     frontier = parse_frontier(base.properties.get(FRONTIER_PROPERTY, ""))
@@ -88,17 +90,6 @@ def _check_rows(index: ManifestIndex, base: TableMetadata, new: TableMetadata) -
     for file in change.added:
         _check_file(file, frontier, base.location)
     _check_fit(change)
-
-
-def _past_of_main(metadata: TableMetadata) -> set[int]:
-    """Snapshots that main is or has been, as far as they are retained."""
-    past = {entry.snapshot_id for entry in metadata.snapshot_log}
-    snapshots = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
-    at = metadata.current_snapshot_id
-    while at is not None and at in snapshots:
-        past.add(at)
-        at = snapshots[at].parent_snapshot_id
-    return past
 
 
 @dataclass(frozen=True, slots=True)
