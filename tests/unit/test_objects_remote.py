@@ -1,17 +1,23 @@
 """Cloud stores beyond the contract: what fails, and how it is told."""
 
 import asyncio
+import base64
+import hashlib
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from support.s3 import environment
 
 from lakestream.errors import RequestError, Unavailable
-from lakestream.objects.remote import RemoteObjects
+from lakestream.objects.remote import RemoteObjects, integrity
+
+AT_AWS = {"unsigned_payload": True, "checksum_algorithm": "crc64nvme"}
 
 
 @pytest.fixture
@@ -82,3 +88,66 @@ def test_a_process_may_end_right_after_a_call(silent_address: str) -> None:
     )
     for _ in range(3):
         assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "variables", "expected"),
+    [
+        ("s3://bucket/prefix", {"AWS_REGION": "eu-west-1"}, AT_AWS),
+        ("s3://bucket", {"AWS_ENDPOINT": "https://elsewhere"}, None),
+        ("s3://bucket", {"AWS_ENDPOINT_URL": "http://elsewhere"}, None),
+        ("s3://bucket", {"AWS_ENDPOINT_URL_S3": "http://elsewhere"}, None),
+        ("s3://bucket", {"AWS_UNSIGNED_PAYLOAD": "false"}, None),
+        ("s3://bucket", {"AWS_CHECKSUM_ALGORITHM": "sha256"}, None),
+        ("gs://bucket", {}, None),
+        ("az://container", {}, None),
+    ],
+)
+def test_bodies_are_signed_everywhere_but_at_aws(
+    url: str, variables: Mapping[str, str], expected: Mapping[str, object] | None
+) -> None:
+    assert integrity(url, variables) == expected
+
+
+def test_a_bucket_at_aws_gets_a_checksum_with_each_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(variable, raising=False)
+    settings = RemoteObjects("s3://bucket")._store.config
+    assert {name: str(value).lower() for name, value in settings.items() if name in AT_AWS} == {
+        "unsigned_payload": "true",
+        "checksum_algorithm": "crc64nvme",
+    }
+
+
+def test_a_body_is_vouched_for_by_its_hash_or_by_its_checksum(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b"123456789"
+    crc64nvme_of_body = 0xAE8B14860A799888
+    heard: list[tuple[str | None, str | None]] = []
+
+    class Listener(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            heard.append((self.headers["x-amz-content-sha256"], self.headers["x-amz-checksum-crc64nvme"]))
+            self.send_response(200)
+            self.send_header("etag", '"x"')
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+    with HTTPServer(("127.0.0.1", 0), Listener) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        try:
+            for variable, value in environment(f"http://127.0.0.1:{server.server_port}").items():
+                monkeypatch.setenv(variable, value)
+            asyncio.run(RemoteObjects("s3://bucket").put("a", [body]))
+            monkeypatch.setenv("AWS_UNSIGNED_PAYLOAD", "true")
+            monkeypatch.setenv("AWS_CHECKSUM_ALGORITHM", "crc64nvme")
+            asyncio.run(RemoteObjects("s3://bucket").put("a", [body[:4], body[4:]]))
+        finally:
+            server.shutdown()
+    assert heard == [
+        (hashlib.sha256(body).hexdigest(), None),
+        ("UNSIGNED-PAYLOAD", base64.b64encode(crc64nvme_of_body.to_bytes(8, "big")).decode()),
+    ]
