@@ -71,6 +71,20 @@ def test_format_version_3_is_kept_as_it_is() -> None:
         changed(upgraded, {"action": "add-snapshot", "snapshot": snapshot | {"first-row-id": 0}})
 
 
+@pytest.mark.parametrize(("version", "late"), [("1", False), ("2", True)])
+def test_a_snapshot_with_a_number_that_is_given_by_now_conflicts(version: str, late: bool) -> None:
+    properties = {"format-version": version}
+    base = new_table_metadata(SCHEMA, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, "file:///t", properties)
+    snapshot = {"sequence-number": 1, "timestamp-ms": 10**14, "manifest-list": "m", "summary": {"operation": "append"}}
+    first = changed(base, {"action": "add-snapshot", "snapshot": snapshot | {"snapshot-id": 1}})
+    second = {"action": "add-snapshot", "snapshot": snapshot | {"snapshot-id": 2, "parent-snapshot-id": 1}}
+    if late:
+        with pytest.raises(Conflict, match="sequence number 1 .* somebody else has committed meanwhile"):
+            changed(first, second)
+    else:
+        assert len(changed(first, second).snapshots) == 2
+
+
 @pytest.mark.parametrize(
     ("requirement", "words"),
     [

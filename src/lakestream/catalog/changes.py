@@ -96,8 +96,8 @@ def _ref_reason(base: TableMetadata, requirement: AssertRefSnapshotId) -> str | 
 def apply_updates(
     base: TableMetadata, updates: Sequence[TableUpdate], location: str | None, *, validate: bool
 ) -> TableMetadata:
-    """The metadata after the updates; `base` itself if they change nothing. Raises `RequestError`, or `Conflict` for what
-    was made from an older state."""
+    """The metadata after the updates; `base` itself if they change nothing. Raises `RequestError`, or `Conflict` for
+    what was made from an older state."""
     _check_sequence(base, updates)
     try:
         upgraded, others = _upgraded(base, updates)
@@ -115,6 +115,8 @@ def apply_updates(
 def _check_sequence(base: TableMetadata, updates: Sequence[TableUpdate]) -> None:
     """A commit to a branch requires that branch to be as it was. If another has moved meanwhile, all that is wrong is
     the number of its snapshot: engines have to be told to try again."""
+    if base.format_version == 1:
+        return
     for update in updates:
         if isinstance(update, AddSnapshotUpdate):
             snapshot = update.snapshot
