@@ -79,7 +79,7 @@ def test_a_snapshot_with_a_number_that_is_given_by_now_conflicts(version: str, l
     first = changed(base, {"action": "add-snapshot", "snapshot": snapshot | {"snapshot-id": 1}})
     second = {"action": "add-snapshot", "snapshot": snapshot | {"snapshot-id": 2, "parent-snapshot-id": 1}}
     if late:
-        with pytest.raises(Conflict, match="sequence number 1 .* somebody else has committed meanwhile"):
+        with pytest.raises(Conflict, match="somebody else has committed meanwhile"):
             changed(first, second)
     else:
         assert len(changed(first, second).snapshots) == 2
