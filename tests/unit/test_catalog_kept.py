@@ -1,6 +1,8 @@
 """What a commit keeps in memory of what it wrote is what anybody else reads in the files."""
 
 import json
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,7 +31,7 @@ from lakestream.catalog.changes import apply_updates
 from lakestream.catalog.commit import Change
 from lakestream.catalog.files import MetadataFiles, metadata_json
 from lakestream.catalog.index import ManifestIndex, read_entries
-from lakestream.errors import Conflict
+from lakestream.errors import Conflict, Unavailable
 
 STEPS = ("append", "append", "append to a partition", "take out the oldest", "replace", "tag", "lose a race")
 
@@ -194,3 +196,34 @@ def test_manifests_say_of_themselves_what_pyiceberg_says(tmp_path: Path) -> None
 def header(file: InputFile) -> dict[str, str]:
     with AvroFile[Record](file) as opened:
         return opened.header.meta
+
+
+def test_a_commit_whose_files_cannot_be_made_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that fails is not the last that is begun: the others are done before anything is deleted."""
+
+    async def test(table: StreamTable, view: View) -> None:
+        view = await table.append(view)
+        before = table.metadata_files()
+        io = table.tables.commits.files.io
+        make, began = io.make, threading.Event()
+
+        def failing(location: str) -> None:
+            if "/snap-" in location:
+                began.wait(5)
+                raise OSError("disk full")
+            began.set()
+            time.sleep(0.05)
+            make(location)
+
+        for _ in range(2):
+            began.clear()
+            with monkeypatch.context() as patch:
+                patch.setattr(io, "make", failing)
+                with pytest.raises(Unavailable, match="disk full"):
+                    await table.append(view)
+            assert table.metadata_files() == before
+            assert io._waiting == {}
+        view = await table.append(view)
+        assert len(view.files) == 2
+
+    run_with_table(tmp_path, test)

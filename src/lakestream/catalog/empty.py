@@ -38,10 +38,14 @@ def empty_snapshot(
 def write_first(files: MetadataFiles, index: ManifestIndex, metadata: TableMetadata, plan: Plan) -> list[str]:
     """The files that a table begins with, its metadata last. Blocking."""
     written: list[str] = []
+    location = ""
     try:
         updates = SnapshotBuilder(files, index, metadata, plan, written).build()
         first = apply_updates(metadata, updates, None, validate=False)
-        written.append(files.write(first, 0, plan.unique, written))
+        location = files.write(first, 0, plan.unique, written)
     except OSError as error:
         raise Unavailable(f"the first files of {metadata.location} cannot be written now: {error}") from error
-    return written
+    finally:
+        if not location:
+            files.delete(written)
+    return [*written, location]

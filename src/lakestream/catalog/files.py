@@ -79,6 +79,7 @@ class MetadataFiles:
                 stream.write(self.json(metadata).encode())
             self.sync([*written, *names], new_folders=version == 0)
         except OSError as error:
+            self.delete(names)
             raise Unavailable(f"table metadata {file.location} cannot be written now: {error}") from error
         self._cache.put(file.location, metadata)
         return file.location
@@ -101,8 +102,10 @@ class MetadataFiles:
         return text
 
     def sync(self, locations: Iterable[str], *, new_folders: bool = False) -> None:
-        """Makes local files and their directories durable; object stores have done so on their own. All at once: a disk
-        takes about as long for one as for several."""
+        """Makes files that wait, and local ones and their directories durable, which object stores do on their own. All
+        at once: a disk takes about as long for one as for several, and a distant store, too."""
+        locations = list(locations)
+        self._beside.run(self.io.make, locations)
         paths = [path for location in locations if (path := _local_path(location)) is not None]
         folders = set()
         for path in paths:
@@ -117,6 +120,7 @@ class MetadataFiles:
 
     def _delete(self, location: str) -> None:
         self._cache.discard(location)
+        self.io.forget(location)
         try:
             self.io.delete(location)
         except FileNotFoundError:

@@ -14,6 +14,7 @@ from typing import Final
 
 from pyiceberg.io import InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.typedef import Properties
 
 from lakestream.errors import CorruptObject
 from lakestream.records import crc32c
@@ -35,7 +36,12 @@ def _sealed(location: str, checksum: int) -> str:
 
 
 class SealedIO(PyArrowFileIO):
-    """Checks what it reads wherever the name has a checksum."""
+    """Checks what it reads wherever the name has a checksum. What it writes under such a name waits in memory until
+    `make`: nobody reads a file of a commit before all of them are there, so they are made side by side."""
+
+    def __init__(self, properties: Properties) -> None:
+        super().__init__(properties)
+        self._waiting: dict[str, bytes] = {}
 
     def new_input(self, location: str) -> InputFile:  # type: ignore[override]
         checksum = checksum_in(location)
@@ -43,8 +49,22 @@ class SealedIO(PyArrowFileIO):
         return plain if checksum is None else _CheckedInput(plain, checksum)
 
     def new_sealed(self, location: str, named: Callable[[str], None]) -> "SealedOutput":
-        """A file whose name will be `location` with its checksum; `named` is told of it before it is made."""
+        """A file whose name will be `location` with its checksum; `named` is told of it before it waits."""
         return SealedOutput(self, location, named)
+
+    def wait(self, location: str, data: bytes) -> None:
+        self._waiting[location] = data
+
+    def make(self, location: str) -> None:
+        """Unless it is made."""
+        data = self._waiting.pop(location, None)
+        if data is not None:
+            with self.new_output(location).create() as stream:
+                stream.write(data)
+
+    def forget(self, location: str) -> None:
+        """If it waits."""
+        self._waiting.pop(location, None)
 
 
 class _CheckedInput(InputFile):
@@ -71,7 +91,7 @@ class _CheckedInput(InputFile):
 
 
 class SealedOutput(OutputFile):
-    """Kept in memory until it is closed; then `location` is its final name."""
+    """Once it is closed, `location` is its final name."""
 
     def __init__(self, files: SealedIO, location: str, named: Callable[[str], None]) -> None:
         super().__init__(location)
@@ -96,8 +116,7 @@ class SealedOutput(OutputFile):
         self._location = _sealed(self._location, crc32c(data))
         self._size_bytes = len(data)
         self._named(self._location)
-        with self._files.new_output(self._location).create() as stream:
-            stream.write(data)
+        self._files.wait(self._location, data)
 
 
 class _Collected(io.BytesIO):

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
@@ -37,13 +37,17 @@ def side_by_side(work: Callable[[T], V], items: Sequence[T]) -> list[V]:
 
 
 class SideBySide:
-    """The same on threads that stay. `work` asks for no more of them."""
+    """The same on threads that stay. `work` asks for no more of them. When it raises, nothing of it runs any more."""
 
     def __init__(self, name: str) -> None:
         self._executor = ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix=name)
 
     def run(self, work: Callable[[T], V], items: Sequence[T]) -> list[V]:
-        return list(self._executor.map(work, items) if len(items) > 1 else map(work, items))
+        if len(items) < 2:
+            return list(map(work, items))
+        begun = [self._executor.submit(work, item) for item in items]
+        wait(begun)
+        return [each.result() for each in begun]
 
     def close(self) -> None:
         self._executor.shutdown(wait=True)
