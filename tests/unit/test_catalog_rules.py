@@ -123,7 +123,7 @@ def test_rows_in_too_few_offsets_are_refused(tmp_path: Path) -> None:
     [
         ({"content": DataFileContent.EQUALITY_DELETES, "equality_ids": [6]}, "equality deletes.*by position"),
         ({"content": DataFileContent.POSITION_DELETES, "file_format": FileFormat.AVRO}, "deletes that are not Parquet"),
-        ({"file_format": FileFormat.ORC, "offsets": (0, 0)}, "is ORC.*Parquet only"),
+        ({"file_format": FileFormat.ORC, "offsets": (0, 0)}, "is ORC.*Parquet only: set write.format.default=parquet"),
         ({"null_value_counts": {2: 1}}, "1 rows without _offset.*produce"),
         ({"null_value_counts": {1: 1}}, "1 rows without _stream_partition"),
         ({}, "no bounds of _stream_partition and _offset"),

@@ -227,11 +227,17 @@ def _manifest(entries: Sequence[ManifestEntry]) -> Manifest:
 
 def _data_trouble(file: IcebergFile) -> str:
     if file.file_format != FileFormat.PARQUET:
-        return f"{file.file_path} is {file.file_format.value}, and streams are served from Parquet only"
+        return (
+            f"{file.file_path} is {file.file_format.value}, and streams are served from Parquet only: set"
+            " write.format.default=parquet"
+        )
     nulls = file.null_value_counts or {}
     for field_id, name in _PLACE.items():
         if nulls.get(field_id):
-            return f"{file.file_path} has {nulls[field_id]} rows without {name}, so they have no place in the stream"
+            return (
+                f"{file.file_path} has {nulls[field_id]} rows without {name}, so they have no place in the stream:"
+                " produce new records to the topic instead"
+            )
     return ""
 
 

@@ -1,10 +1,12 @@
 """What a commit to a stream's table must keep. Pure."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.types import IcebergType
 
 from lakestream.catalog.port import View
 from lakestream.errors import TableRefused
@@ -106,9 +108,20 @@ def check_columns(schema: Schema) -> None:
     """Raises `TableRefused` unless the columns of the log are all there and as they were made."""
     for field in RAW_SCHEMA.fields:
         found = schema.find_field(field.field_id) if field.field_id in schema.field_ids else None
-        if found is None or found.name != field.name or found.field_type != field.field_type:
+        if found is None or found.name != field.name or not _same_type(found.field_type, field.field_type):
             raise TableRefused(f"column {field.name} of a stream's table cannot be dropped, renamed or retyped")
         if found.required != field.required:
             raise TableRefused(
                 f"column {field.name} of a stream's table stays {'required' if field.required else 'optional'}"
             )
+
+
+def _same_type(one: IcebergType, other: IcebergType) -> bool:
+    """Whatever comments are on the fields within."""
+    return one == other or _uncommented(one.model_dump()) == _uncommented(other.model_dump())
+
+
+def _uncommented(dumped: Any) -> Any:
+    if isinstance(dumped, dict):
+        return {key: _uncommented(value) for key, value in dumped.items() if key != "doc"}
+    return [_uncommented(value) for value in dumped] if isinstance(dumped, list | tuple) else dumped

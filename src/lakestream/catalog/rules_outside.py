@@ -121,7 +121,7 @@ def _by_path(manifests: Iterable[ManifestFile]) -> dict[str, ManifestFile]:
 def _check_file(file: DataFile, frontier: Sequence[int], location: str) -> None:
     """What is wrong with an added file whatever else the commit does."""
     if file.trouble:
-        raise TableRefused(f"{file.trouble}: {_PRODUCE}")
+        raise TableRefused(file.trouble)
     if not same_form(file.path).startswith(f"{same_form(location)}/"):
         raise TableRefused(
             f"{file.path} is outside of the table's folder {location}, where its files are looked for: let the engine"
