@@ -116,8 +116,14 @@ def close_batch(out, head, end, base_offset, last_offset, base_timestamp, max_ti
 
 
 @njit(nogil=True, inline="always")
+def is_sound(source, row, out, body, end):
+    return np.int32(update(np.uint32(0), out, body, end)) == get_i32(source.crc, row)
+
+
+@njit(nogil=True, inline="always")
 def encode_batch(source, rows, stop, out, limit, batch_bytes, batch_records, cursor):
-    """One batch from row cursor[ROW] on, as many records as belong in it. At least one, else FULL."""
+    """One batch from row cursor[ROW] on, as many records as belong in it. At least one, else FULL. A record is held
+    against its checksum when the next is written: to read bytes right after they were stored stalls the processor."""
     head = get_i64(cursor, WRITTEN)
     at = head + HEADER_BYTES
     index = get_i64(cursor, ROW)
@@ -128,6 +134,7 @@ def encode_batch(source, rows, stop, out, limit, batch_bytes, batch_records, cur
     max_timestamp = base_timestamp
     last_offset = get_i64(cursor, LAST_OFFSET)
     count = 0
+    last_row = last_body = last_end = np.int64(0)
     while index < stop and count < batch_records:
         row = get_i64(rows, index)
         offset, timestamp = get_i64(source.offset, row), get_i64(source.timestamp, row)
@@ -150,9 +157,10 @@ def encode_batch(source, rows, stop, out, limit, batch_bytes, batch_records, cur
         at = write_varint(out, at + 1, timestamp - base_timestamp)
         at = write_varint(out, at, offset - base_offset)
         write_body(out, at, source, row)
-        if np.int32(update(np.uint32(0), out, at, after)) != get_i32(source.crc, row):
-            set_i64(cursor, ROW, index)
+        if count > 0 and not is_sound(source, last_row, out, last_body, last_end):
+            set_i64(cursor, ROW, index - 1)
             return BAD_CRC
+        last_row, last_body, last_end = row, at, after
         at = after
         max_timestamp = max(max_timestamp, timestamp)
         last_offset = offset
@@ -160,6 +168,9 @@ def encode_batch(source, rows, stop, out, limit, batch_bytes, batch_records, cur
         index += 1
     if count == 0:
         return FULL
+    if not is_sound(source, last_row, out, last_body, last_end):
+        set_i64(cursor, ROW, index - 1)
+        return BAD_CRC
     close_batch(out, head, at, base_offset, last_offset, base_timestamp, max_timestamp, append_time, count)
     set_i64(cursor, ROW, index)
     set_i64(cursor, WRITTEN, at)
