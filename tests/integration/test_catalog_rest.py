@@ -15,6 +15,11 @@ SCHEMA = {
     "fields": [{"id": 1, "name": "n", "type": "long", "required": False}],
 }
 V9_TABLE = {"name": "v9", "schema": SCHEMA, "properties": {"format-version": "9"}}
+WIDE_TABLE = {
+    "name": "t",
+    "schema": {"type": "struct", "fields": [{"id": 1, "name": "n", "type": "decimal(99,2)", "required": False}]},
+}
+ODD_SPEC = {"spec-id": 1, "fields": [{"source-id": 1, "transform": "truncate[-3]", "name": "p", "field-id": 1000}]}
 
 
 @pytest.fixture(scope="module")
@@ -161,8 +166,10 @@ def test_a_staged_table_is_made_by_its_commit(http: httpx.Client) -> None:
         ("/namespaces/five/tables", b'{"name": "t"}'),
         ("/namespaces/five/tables", b'{"name": "t", "schema": {"type": "struct", "fields": [{"id": 1}]}}'),
         ("/namespaces/five/tables", json.dumps(V9_TABLE).encode()),
+        ("/namespaces/five/tables", json.dumps(WIDE_TABLE).encode()),
         ("/namespaces/five/tables/t", b'{"updates": [{"action": "explode"}]}'),
         ("/namespaces/five/tables/t", b'{"updates": [{"action": "set-statistics"}]}'),
+        ("/namespaces/five/tables/t", json.dumps({"updates": [{"action": "add-spec", "spec": ODD_SPEC}]}).encode()),
         ("/namespaces/five/tables/t", b'{"updates": [{"action": "set-current-schema", "schema-id": 99}]}'),
         ("/namespaces/five/tables/t", b'{"requirements": [{"type": "assert-magic"}]}'),
         ("/tables/rename", b'{"source": {}}'),

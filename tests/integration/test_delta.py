@@ -155,6 +155,23 @@ def test_what_others_write_to_the_mirror_is_undone(lake: Scene) -> None:
     assert delta_rs(lake.folder) == lake.rows() == expected(4)
 
 
+def test_a_mirror_that_may_not_remove_says_so(lake: Scene) -> None:
+    lake.append(3)
+    lake.mirror()
+    DeltaTable(lake.folder).alter.set_table_properties({"delta.appendOnly": "true"})
+    lake.append(2)
+    assert lake.mirror() == Mirrored(1)
+    lake.replace()
+    [(topic, error)] = lake.mirror().failures
+    assert topic == "orders"
+    assert "append" in str(error)
+    assert "delete its folder _delta_log" in str(error)
+    for path in (lake.folder / "_delta_log").iterdir():
+        path.unlink()
+    assert lake.mirror() == Mirrored(1)
+    assert delta_rs(lake.folder) == lake.rows()
+
+
 def test_a_lost_log_begins_anew(lake: Scene) -> None:
     lake.append(3)
     lake.mirror()

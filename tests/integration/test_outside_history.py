@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import CommitFailedException, ForbiddenError
-from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, AssertTableUUID
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, AssertTableUUID, SetSnapshotRefUpdate
 from support.outsider import on
 from support.tables import Door, open_door
 
@@ -79,3 +82,35 @@ def test_a_commit_to_a_branch_is_tried_again_when_main_has_moved(door: Door, res
     rest.commit_table(table, requirements, (AddSnapshotUpdate(snapshot=again), on("dev", 1)))
     assert rest.load_table("default.orders").metadata.refs["dev"].snapshot_id == 1
     assert door.append(1).frontier == (8,)
+
+
+def same_rows(table: Table, **changed: Any) -> tuple[AddSnapshotUpdate, SetSnapshotRefUpdate]:
+    """A snapshot on main with the rows that main has."""
+    parent = table.metadata.current_snapshot()
+    assert parent is not None
+    given = {
+        "snapshot_id": 1,
+        "parent_snapshot_id": parent.snapshot_id,
+        "sequence_number": table.metadata.next_sequence_number(),
+        "timestamp_ms": table.metadata.last_updated_ms + 1,
+    }
+    return AddSnapshotUpdate(snapshot=parent.model_copy(update=given | changed)), on("main", 1)
+
+
+def test_nothing_that_an_engine_says_of_its_snapshot_stops_the_next(door: Door, rest: RestCatalog) -> None:
+    table = rest.load_table("default.orders")
+    said = {"total-records": "many", "total-data-files": "-3", "total-files-size": "", "added-records": "some"}
+    rest.commit_table(table, (), same_rows(table, summary=Summary(Operation.REPLACE, **said)))
+    assert door.append(2).frontier == (8,)
+    assert offsets(rest) == [*range(8)]
+    newest = rest.load_table("default.orders").metadata.current_snapshot()
+    assert newest is not None
+    assert newest.summary is not None
+    assert newest.summary["added-records"] == "2"
+
+
+def test_a_manifest_list_that_is_none_is_refused(door: Door, rest: RestCatalog) -> None:
+    table = rest.load_table("default.orders")
+    with pytest.raises(ForbiddenError, match=r"cannot be judged: manifest list .* does not parse"):
+        rest.commit_table(table, (), same_rows(table, manifest_list=table.metadata_location))
+    assert door.append(2).frontier == (8,)

@@ -18,7 +18,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from lakestream.catalog.index import ManifestIndex
-from lakestream.errors import TableRefused
+from lakestream.errors import CorruptObject, TableRefused
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.table.compression import COMPRESSION_PROPERTIES, chosen
 from lakestream.table.files import same_form
@@ -77,7 +77,10 @@ def _check_rows(index: ManifestIndex, base: TableMetadata, new: TableMetadata) -
     before, after = base.current_snapshot(), new.current_snapshot()
     if after is None or after.snapshot_id in {entry.snapshot_id for entry in base.snapshot_log}:
         return
-    change = _difference(index, before, after)
+    try:
+        change = _difference(index, before, after)
+    except CorruptObject as error:
+        raise TableRefused(f"what the commit brings cannot be judged: {error}") from error
     frontier = parse_frontier(base.properties.get(FRONTIER_PROPERTY, ""))
     for delete in change.added_deletes:
         if delete.trouble:

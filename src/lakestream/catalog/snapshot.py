@@ -193,10 +193,19 @@ class SnapshotBuilder:
         operation = Operation.OVERWRITE if removed else Operation.APPEND
         summary = update_snapshot_summaries(
             Summary(operation=operation, **collector.build(), **self._plan.summary),
-            None if parent is None else parent.summary,
+            None if parent is None else _counted(parent.summary),
         )
         # PyIceberg would add up what a replacement does, yet refuses its name.
         return Summary(operation=_operation(added, removed), **summary.additional_properties)
+
+
+def _counted(summary: Summary | None) -> Summary | None:
+    """Without totals that are no numbers: nobody vouches for what another engine wrote there."""
+    if summary is None:
+        return None
+    said = summary.additional_properties.items()
+    plain = {name: text for name, text in said if not name.startswith("total-") or (text.isascii() and text.isdigit())}
+    return Summary(operation=summary.operation, **plain)
 
 
 def _operation(added: Sequence[IcebergFile], removed: Sequence[IcebergFile]) -> Operation:

@@ -5,6 +5,7 @@ import binascii
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
+from pyiceberg.exceptions import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
@@ -42,11 +43,11 @@ async def read(request: Request) -> bytes:
 
 
 async def body_of(request: Request, kind: type[M]) -> M:
-    """Raises pydantic's ValidationError, or `RequestError` for what a model's own code rejects."""
+    """Raises pydantic's ValidationError, or `RequestError` for what a model's own code rejects in other ways."""
     data = await read(request)
     try:
         return kind.model_validate_json(data)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValidationError) as error:
         raise RequestError(f"the request is not understood: {error}") from error
 
 

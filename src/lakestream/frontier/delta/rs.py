@@ -98,6 +98,12 @@ class DeltaRs:
         except (DeltaError, OSError):
             return False
 
+    def _version(self, location: str) -> int:
+        try:
+            return DeltaTable(location, storage_options=self._storage_options).version()
+        except (DeltaError, OSError) as error:
+            raise _failed(location, error) from error
+
     def _commit(self, location: str, shown: Shown, step: Step) -> None:
         table = self._handles.pop(location, None)
         if table is None or table.version() != shown.log_version:
@@ -119,6 +125,9 @@ class DeltaRs:
                 actions, "append", table.schema(), commit_properties=CommitProperties(app_transactions=fence)
             )
         except CommitFailedError as error:
+            if self._version(location) == shown.log_version:
+                # Nobody came first: what the table allows has been changed, by `delta.appendOnly` for example.
+                raise _failed(location, error) from error
             raise Conflict(f"another mirror has committed to the Delta log of {location}") from error
         except (DeltaError, OSError) as error:
             raise _failed(location, error) from error
