@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from benchmarks.result import QUICK, Result, stays_under
+from benchmarks.result import QUICK, Result, stays_under, with_curve
 from lakestream.catalog.port import View
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.metadata.sqlite import open_sqlite
@@ -32,6 +32,7 @@ POINTS: Final = (10, 100, 300) if QUICK else (10, 100, 300, 1_000)
 AROUND: Final = 8
 """Commits before and after that a point is the median of. Their mean has the merges of manifests that fall among
 them, the largest that there are at the last point."""
+TOGETHER: Final = 10
 LIMIT: Final = 1.5
 MEAN_LIMIT: Final = 2.0
 ROWS: Final = 50
@@ -66,7 +67,7 @@ class Point:
 
 
 def run() -> list[Result]:
-    points = asyncio.run(_points())
+    points, costs = asyncio.run(_points())
     for point in points:
         files = statistics.mean(each.files for each in point.around)
         file_bytes = statistics.mean(each.file_bytes for each in point.around)
@@ -81,11 +82,22 @@ def run() -> list[Result]:
     name = f"commit {last.number:,} beside commit {first.number}"
     return [
         stays_under(name, last.median_ms / first.median_ms, "×", at_most=LIMIT),
-        stays_under(f"{name}, merges counted in", last.mean_ms / first.mean_ms, "×", at_most=MEAN_LIMIT),
+        with_curve(
+            stays_under(f"{name}, merges counted in", last.mean_ms / first.mean_ms, "×", at_most=MEAN_LIMIT),
+            "commits",
+            f"What a commit costs, merges and disk syncs included: means of {TOGETHER}",
+            x="commits of the table",
+            y="ms",
+            points=[
+                (start + TOGETHER, statistics.mean(each.wall_ms for each in costs[start : start + TOGETHER]))
+                for start in range(0, POINTS[-1], TOGETHER)
+            ],
+        ),
     ]
 
 
-async def _points() -> list[Point]:
+async def _points() -> tuple[list[Point], list[Cost]]:
+    """Also what each of the commits cost."""
     runtime = Runtime(system().clock, random.Random(7))
     with tempfile.TemporaryDirectory(prefix="lakestream-bench-") as directory:
         store = await open_sqlite(f"{directory}/metadata.db")
@@ -102,10 +114,11 @@ async def _points() -> list[Point]:
                 costs.append(cost)
                 if number in POINTS:
                     states[number] = await _state(tables, view)
-            return [
+            points = [
                 Point(number, costs[max(0, number - 1 - AROUND) : number + AROUND], *state)
                 for number, state in states.items()
             ]
+            return points, costs
         finally:
             await tables.close()
             await store.close()
