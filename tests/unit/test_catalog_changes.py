@@ -81,6 +81,9 @@ def test_a_snapshot_with_a_number_that_is_given_by_now_conflicts(version: str, l
     if late:
         with pytest.raises(Conflict, match="somebody else has committed meanwhile"):
             changed(first, second)
+        ahead = {"snapshot-id": 3, "parent-snapshot-id": 1, "sequence-number": 3}
+        with pytest.raises(RequestError, match="sequence number 3: the next is 2"):
+            changed(first, {"action": "add-snapshot", "snapshot": snapshot | ahead})
     else:
         assert len(changed(first, second).snapshots) == 2
 

@@ -114,19 +114,23 @@ def apply_updates(
 
 def _check_sequence(base: TableMetadata, updates: Sequence[TableUpdate]) -> None:
     """A commit to a branch requires that branch to be as it was. If another has moved meanwhile, all that is wrong is
-    the number of its snapshot: engines have to be told to try again."""
+    the number of its snapshot: engines have to be told to try again. Numbers are given one by one: whoever skips some
+    could use them up."""
     if base.format_version == 1:
         return
-    for update in updates:
-        if isinstance(update, AddSnapshotUpdate):
-            snapshot = update.snapshot
-            number = snapshot.sequence_number
-            if snapshot.parent_snapshot_id is not None and number is not None and number <= base.last_sequence_number:
-                raise Conflict(
-                    f"Cannot add snapshot with sequence number {number} older than last sequence number"
-                    f" {base.last_sequence_number}: somebody else has committed meanwhile"
-                )
-            return
+    last = base.last_sequence_number
+    added = [update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)]
+    for position, snapshot in enumerate(added, start=1):
+        number = snapshot.sequence_number
+        if number is None:
+            continue
+        if number <= last and position == 1 and snapshot.parent_snapshot_id is not None:
+            raise Conflict(
+                f"Cannot add snapshot with sequence number {number} older than last sequence number {last}: somebody"
+                " else has committed meanwhile"
+            )
+        if number > last + position:
+            raise RequestError(f"Cannot add snapshot with sequence number {number}: the next is {last + position}")
 
 
 def _without_passing(base: TableMetadata, changed: TableMetadata) -> TableMetadata:
