@@ -10,9 +10,9 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, TableFeatures, write_deltalake
 from duckdb_extensions import import_extension
-from pyiceberg.types import StringType
+from pyiceberg.types import StringType, TimestampType
 from support.delta import CONFIGS, KEYS, Rows, Scene, age, delta_rs, expected, scene, tuples
 from support.frontier import Producer, World
 from support.s3 import environment, make_bucket, s3_server
@@ -172,6 +172,24 @@ def test_a_mirror_that_may_not_remove_says_so(lake: Scene) -> None:
     assert delta_rs(lake.folder) == lake.rows()
 
 
+def test_a_mirror_with_features_that_are_not_its_own_stops_and_says_so(lake: Scene) -> None:
+    lake.append(3)
+    lake.mirror()
+    shown = lake.view
+    feature = TableFeatures.DeletionVectors
+    DeltaTable(lake.folder).alter.add_feature([feature], allow_protocol_versions_increase=True)
+    lake.replace()
+    [(topic, error)] = lake.mirror().failures
+    assert topic == "orders"
+    assert "features that it is not written with (deletionVectors)" in str(error)
+    with lake.engine() as catalog:
+        assert catalog.load_table("default.orders").metadata.refs[TAG].snapshot_id == shown.snapshot_id
+    for path in (lake.folder / "_delta_log").iterdir():
+        path.unlink()
+    assert lake.mirror() == Mirrored(1)
+    assert delta_rs(lake.folder) == lake.rows()
+
+
 def test_a_lost_log_begins_anew(lake: Scene) -> None:
     lake.append(3)
     lake.mirror()
@@ -188,6 +206,7 @@ def test_new_columns_come_and_renamed_ones_stop_the_mirror(lake: Scene) -> None:
         table = catalog.load_table("default.orders")
         with table.update_schema() as update:
             update.add_column("note", StringType())
+            update.add_column("seen", TimestampType())
         assert lake.mirror().failures == ()
         lake.append(2)
         assert lake.mirror() == Mirrored(1)

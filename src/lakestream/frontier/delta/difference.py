@@ -19,6 +19,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 def difference(shown: Shown, view: View, columns: pa.Schema, now_ms: int) -> Step | None:
     """None: Delta shows the view already. Raises `StorageError`, which says why, for a view that Delta cannot show."""
     check_mirrorable(view)
+    if shown.features:
+        raise StorageError(
+            f"somebody has given the Delta mirror of {view.table} features that it is not written with"
+            f" ({', '.join(shown.features)}), so it stays as it was: delete the folder _delta_log, and the mirror"
+            " begins anew"
+        )
     live = {_below(view, file): file for file in view.files}
     snapshot_id = -1 if view.snapshot_id is None else view.snapshot_id
     step = Step(

@@ -13,13 +13,15 @@ from lakestream.catalog.port import View
 @dataclass(frozen=True, slots=True)
 class Shown:
     """What one version of a Delta log shows. `paths` are its live files, below the table's location. `snapshot_id` and
-    `metadata_version` are those of the Iceberg metadata that it was last made from; -1: unknown."""
+    `metadata_version` are those of the Iceberg metadata that it was last made from; -1: unknown. `features` are those
+    that somebody has given the table and that the mirror does not write."""
 
     log_version: int
     paths: frozenset[str]
     columns: pa.Schema
     snapshot_id: int = -1
     metadata_version: int = -1
+    features: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

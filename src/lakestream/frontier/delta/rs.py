@@ -9,6 +9,7 @@ from deltalake import DeltaTable
 from deltalake import Field as DeltaField
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.table import ProtocolVersions
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
 
 from lakestream.catalog.threads import Threads
@@ -30,6 +31,11 @@ PROPERTIES: Final = {
 }
 """The log stays bounded: a checkpoint every 50 commits, behind which commits older than a day go. Retention of deleted
 files bounds the tombstones in checkpoints; no VACUUM sees the files themselves, whose folder is hidden."""
+
+_MAPPED: Final = 2
+"""The version for readers that has no list of features, only this one: column mapping."""
+_OWN_FEATURES: Final = frozenset({"timestampNtz"})
+"""Those that the mirror itself may give a table: an owner's column may be a time without a zone."""
 
 
 class DeltaRs:
@@ -60,6 +66,7 @@ class DeltaRs:
             columns = pa.schema(table.schema().to_arrow())
             snapshot_id = table.transaction_version(SNAPSHOT_APP)
             metadata_version = table.transaction_version(VERSION_APP)
+            features = _foreign_features(table.protocol())
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
@@ -71,6 +78,7 @@ class DeltaRs:
             columns=columns,
             snapshot_id=-1 if snapshot_id is None else snapshot_id,
             metadata_version=-1 if metadata_version is None else metadata_version,
+            features=features,
         )
 
     def _create(self, location: str, name: str, columns: pa.Schema) -> None:
@@ -131,6 +139,14 @@ class DeltaRs:
             raise Conflict(f"another mirror has committed to the Delta log of {location}") from error
         except (DeltaError, OSError) as error:
             raise _failed(location, error) from error
+
+
+def _foreign_features(protocol: ProtocolVersions) -> tuple[str, ...]:
+    """What readers of the table have to know and its mirror does not: a file that has a deletion vector cannot be
+    removed by its path, and columns may go by other names."""
+    if protocol.min_reader_version == _MAPPED:
+        return ("columnMapping",)
+    return tuple(sorted(set(protocol.reader_features or ()) - _OWN_FEATURES))
 
 
 def _failed(location: str, error: Exception) -> Unavailable:
