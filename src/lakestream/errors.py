@@ -29,6 +29,7 @@ LakestreamError
 │   └── Conflict              somebody else changed it first: load again and retry
 ├── NotCoordinator          another broker holds this group's lease
 ├── FencedError             this actor was replaced; it must stop or start anew
+├── Unexpected              nobody foresaw it: a fault of ours; the log has its stack
 └── StorageError            stored data is missing or damaged: an alarm, never a skip
     ├── ObjectMissing         no object under that name
     └── CorruptObject         a checksum or a format does not hold
@@ -121,6 +122,9 @@ class NotCoordinator(LakestreamError): ...
 
 
 class FencedError(LakestreamError): ...
+
+
+class Unexpected(LakestreamError): ...
 
 
 class StorageError(LakestreamError): ...

@@ -17,7 +17,7 @@ from support.frontier import Crash, Fuse, Fused, Hands
 
 from lakestream.catalog.port import View
 from lakestream.catalog.simulated import SimulatedTables
-from lakestream.errors import StorageError, Unavailable
+from lakestream.errors import StorageError, Unavailable, Unexpected
 from lakestream.frontier.delta import Mirrored, Mirrors
 from lakestream.frontier.delta.difference import difference, stats_of
 from lakestream.frontier.delta.port import Shown
@@ -232,6 +232,30 @@ def test_a_failing_log_is_left_alone_for_a_while() -> None:
         clock.ms -= 3_600_000
         assert len((await mirrors.mirror()).failures) == 1, "a clock that was set back says nothing"
         assert (await mirrors.mirror()).failures == ()
+
+    asyncio.run(scenario())
+
+
+def test_a_fault_that_nobody_foresaw_keeps_what_the_mirror_shows() -> None:
+    async def scenario() -> None:
+        scene = Scene()
+        await scene.begin()
+        await scene.change()
+        await scene.mirrors().mirror()
+        await scene.change(drop=1)
+
+        async def fail(*arguments: object) -> None:
+            raise ValueError("what no library foresaw")
+
+        plain = scene.log.commit
+        scene.log.commit = fail  # type: ignore[method-assign,assignment]
+        failures = (await scene.mirrors().mirror()).failures
+        assert [(topic, type(error)) for topic, error in failures] == [("orders", Unexpected)]
+        assert scene.side.held[scene.topic.topic_id] is not None
+        scene.log.commit = plain  # type: ignore[method-assign]
+        assert (await scene.mirrors().mirror()).failures == ()
+        assert scene.side.held[scene.topic.topic_id] is None
+        await scene.check()
 
     asyncio.run(scenario())
 

@@ -20,6 +20,7 @@ from uuid import UUID
 from lakestream.catalog.port import View
 from lakestream.errors import Conflict, LakestreamError, UnknownStream
 from lakestream.frontier.advance import Tail, advance, commit, ensure_table, plan_tail, read_tail
+from lakestream.frontier.contained import contained
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.plan import tile_bytes
 from lakestream.frontier.replacement import frontier_of
@@ -134,7 +135,8 @@ class Freshener:
         for topic in listed:
             if topic.topic_id not in self._made:
                 try:
-                    await ensure_table(self._lake, self._topics, topic)
+                    with contained(topic.name):
+                        await ensure_table(self._lake, self._topics, topic)
                 except LakestreamError as error:
                     _log.warning("the table of topic %s could not be made: %s", topic.name, error)
                 else:
@@ -202,7 +204,8 @@ class Freshener:
     async def _try(self, stream: _Stream, topic: Topic, cut: _Cut) -> Freshness:
         commits = self.counts.commits
         try:
-            told = await self._commit(stream, topic, cut)
+            with contained(topic.name):
+                told = await self._commit(stream, topic, cut)
         except LakestreamError as error:
             stream.failures += 1
             wait_ms = min(self._settings.max_backoff_ms, self._settings.backoff_ms << min(stream.failures - 1, 20))
@@ -258,7 +261,8 @@ class Freshener:
     async def _advance(self, tail: Tail, view: View) -> None:
         """If it fails, whoever moves the topic next does it."""
         try:
-            await advance(self._lake, tail, view)
+            with contained(tail.topic.name):
+                await advance(self._lake, tail, view)
         except LakestreamError as error:
             _log.warning("topic %s: its log is not told yet what is in the table: %s", tail.topic.name, error)
 

@@ -14,6 +14,7 @@ from uuid import UUID
 from lakestream.catalog.port import View
 from lakestream.errors import LakestreamError, UnknownStream
 from lakestream.frontier.compaction import fold, folded_ms, plan_fold
+from lakestream.frontier.contained import contained
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.merging import Run, plan_merges
 from lakestream.frontier.retention import MAX_LEARNT_FILES, Retirement, is_wanted, plan_retirement, retire
@@ -82,8 +83,9 @@ class Maintenance:
         for topic in turn[: self._lake.settings.max_maintain_tables]:
             self._after = topic.name
             try:
-                if await self._leased(topic.topic_id):
-                    steps += await self.maintain(topic)
+                with contained(topic.name):
+                    if await self._leased(topic.topic_id):
+                        steps += await self.maintain(topic)
             except UnknownStream:
                 continue
             except LakestreamError as error:

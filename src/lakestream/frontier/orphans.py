@@ -24,6 +24,7 @@ from uuid import UUID
 
 from lakestream.catalog.port import Named
 from lakestream.errors import LakestreamError, UnknownStream
+from lakestream.frontier.contained import contained
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.naming import DATA_FOLDER, FileBound, parse_file_name
 from lakestream.frontier.rewritten import RewriteBound, parse_rewritten
@@ -77,7 +78,8 @@ class Orphans:
                 break
             self._place = _Place(topic.name, topic.topic_id, None)
             try:
-                listed, dead = await self._judge(topic, after, left)
+                with contained(topic.name):
+                    listed, dead = await self._judge(topic, after, left)
             except UnknownStream:
                 continue
             except LakestreamError as error:

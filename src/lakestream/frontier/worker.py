@@ -12,6 +12,7 @@ from uuid import UUID
 
 from lakestream.errors import CorruptObject, LakestreamError
 from lakestream.frontier.advance import Tail, advance, commit, ensure_table, plan_tail, read_tail
+from lakestream.frontier.contained import contained
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.patience import Patience, still_waits
 from lakestream.frontier.plan import Plan, tile_bytes
@@ -111,7 +112,7 @@ class Worker:
         topics = [topic for topic in listed if not self._is_aside(topic)]
         await self._ensure_tables(topics, progress)
         tails = await self._read_tails(topics, progress)
-        planned = self._plan(tails)
+        planned = self._plan(tails, progress)
         outcomes = await self._run(planned, progress)
         await asyncio.gather(
             *(
@@ -205,9 +206,16 @@ class Worker:
         self._leases[topic.topic_id] = lease.token
         return True
 
-    def _plan(self, tails: Sequence[Tail]) -> list[tuple[Tail, Plan]]:
+    def _plan(self, tails: Sequence[Tail], progress: _Progress) -> list[tuple[Tail, Plan]]:
         size = tile_bytes(sum(tail.due_bytes for tail in tails), self._lake.runner.parallelism, self._lake.settings)
-        return [(tail, plan_tail(self._lake, tail, tile_size=size)) for tail in tails]
+        planned = []
+        for tail in tails:
+            try:
+                with contained(tail.topic.name):
+                    planned.append((tail, plan_tail(self._lake, tail, tile_size=size)))
+            except LakestreamError as error:
+                self._set_aside(progress, tail.topic, error)
+        return planned
 
     async def _run(
         self, planned: Sequence[tuple[Tail, Plan]], progress: _Progress
@@ -238,7 +246,8 @@ class Worker:
 
     async def _guard(self, progress: _Progress, topic: Topic, work: Awaitable[T]) -> T | None:
         try:
-            return await work
+            with contained(topic.name):
+                return await work
         except LakestreamError as error:
             self._set_aside(progress, topic, error)
             return None

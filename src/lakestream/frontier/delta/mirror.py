@@ -18,6 +18,7 @@ from uuid import UUID
 from lakestream.catalog.files import version_of
 from lakestream.catalog.port import TableViews
 from lakestream.errors import Conflict, LakestreamError, UnknownStream
+from lakestream.frontier.contained import contained
 from lakestream.frontier.delta.difference import check_mirrorable, difference
 from lakestream.frontier.delta.port import DeltaLog, MirroredTables, Shown
 from lakestream.frontier.patience import still_waits
@@ -83,10 +84,11 @@ class Mirrors:
         if known is not None and still_waits(now_ms, known.since_ms, known.wait_ms):
             return False
         try:
-            if known is None:
-                known = _Known((await self._views.load(topic.topic_id)).location)
-                self._known[topic.topic_id] = known
-            committed = await self._mirror(topic, known)
+            with contained(topic.name):
+                if known is None:
+                    known = _Known((await self._views.load(topic.topic_id)).location)
+                    self._known[topic.topic_id] = known
+                committed = await self._mirror(topic, known)
         except (UnknownStream, Conflict):
             # There is no table yet, or no more; or somebody else is mirroring: the next pass sees what is left.
             return False
@@ -115,9 +117,10 @@ class Mirrors:
         if shown.metadata_version > version_of(view.metadata_location) >= 0:
             raise Conflict(f"the Delta log of topic {topic.name} is ahead of the view")
         try:
-            step = difference(shown, view, await self._tables.columns(view), self._runtime.clock.now_ms())
-            if step is not None:
-                await self._log.commit(known.location, shown, step)
+            with contained(topic.name):
+                step = difference(shown, view, await self._tables.columns(view), self._runtime.clock.now_ms())
+                if step is not None:
+                    await self._log.commit(known.location, shown, step)
         except Conflict:
             raise
         except LakestreamError:
