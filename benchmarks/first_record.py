@@ -7,7 +7,6 @@ set as a broker sets its own once all is loaded: what `benchmarks` imports besid
 """
 
 import asyncio
-import gc
 import io
 import random
 import statistics
@@ -24,9 +23,9 @@ from pyiceberg.io import load_file_io
 from benchmarks.lookup import MANIFEST_FILES, write_manifest_of
 from benchmarks.records import make_runs
 from benchmarks.result import QUICK, Result, stays_under
+from benchmarks.settled import settled
 from lakestream.catalog.index import ManifestIndex
 from lakestream.model import DataFile
-from lakestream.node.broker import settle_memory
 from lakestream.objects import LocalObjects
 from lakestream.records import Arena, decode, warm_up
 from lakestream.table.arrow import to_arrow
@@ -46,14 +45,8 @@ FETCH_BYTES = 1024 * 1024
 
 def run() -> list[Result]:
     warm_up()
-    usual = gc.get_threshold()
-    settle_memory()
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            return asyncio.run(_measure(LocalObjects(folder), Path(folder)))
-    finally:
-        gc.set_threshold(*usual)
-        gc.unfreeze()
+    with settled(), tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(_measure(LocalObjects(folder), Path(folder)))
 
 
 async def _measure(store: LocalObjects, folder: Path) -> list[Result]:

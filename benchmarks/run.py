@@ -31,7 +31,7 @@ PARTS = (
 
 
 def main() -> int:
-    console = Console(width=110)
+    console = Console(width=132)
     wanted = sys.argv[1:] or PARTS
     results: list[Result] = []
     started = time.monotonic()
