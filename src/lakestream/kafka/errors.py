@@ -24,6 +24,7 @@ from lakestream.errors import (
     StorageError,
     StreamExists,
     Unavailable,
+    Unexpected,
     UnknownStream,
     UnsupportedRecords,
 )
@@ -54,6 +55,7 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     # Not kafka_storage_error: clients retry that in silence, and damage does not go away.
     CorruptObject: ErrorCode.corrupt_message,
     StorageError: ErrorCode.kafka_storage_error,
+    Unexpected: ErrorCode.kafka_storage_error,
     LakestreamError: ErrorCode.unknown_server_error,
 }
 
