@@ -59,7 +59,8 @@ class SealedIO(PyArrowFileIO):
         """Unless it is made."""
         data = self._waiting.pop(location, None)
         if data is not None:
-            with self.new_output(location).create() as stream:
+            # Its name says what it holds: a look whether it is there would only cost a request.
+            with self.new_output(location).create(overwrite=True) as stream:
                 stream.write(data)
 
     def forget(self, location: str) -> None:
