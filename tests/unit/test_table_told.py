@@ -120,12 +120,12 @@ def test_what_was_written_is_served(
     for _ in range(group_count):
         groups.append(random_group(rng, partition, offset))
         partition, offset = groups[-1][-1][0] + (rng.random() < 0.3), groups[-1][-1][1].offset + rng.randrange(1, 3)
-    options = writer.OPTIONS | {"write_statistics": ["_stream_partition", "_offset", "_timestamp"]}
+    rules = {path: writer.RULES[path] for path in ("_stream_partition", "_offset", "_timestamp")}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parquet, "PIECE_BYTES", 1)
         patch.setattr(parquet, "_PIECE_ROWS", piece_rows)
         if older:
-            patch.setattr(writer, "OPTIONS", options)
+            patch.setattr(writer, "RULES", rules)
         file = add_sealed(lake, [rows_of(group) for group in groups])
         rows = [placed for group in groups for placed in group]
         gone = set(rng.sample(range(len(rows)), rng.choice([0, 0, 1, len(rows) // 3])))

@@ -66,11 +66,9 @@ def test_field_ids_and_encodings() -> None:
     metadata = pq.ParquetFile(io.BytesIO(written(columns_of(ROWS)))).metadata
     group = metadata.row_group(0)
     chunks = {group.column(index).path_in_schema: group.column(index) for index in range(group.num_columns)}
-    dictionaries = {name for name, chunk in chunks.items() if "RLE_DICTIONARY" in chunk.encodings}
-    assert dictionaries == {"_stream_partition"}
-    for name in ("_offset", "_timestamp"):
-        assert "DELTA_BINARY_PACKED" in chunks[name].encodings
-    assert {chunk.compression for chunk in chunks.values()} == {"ZSTD"}
+    deltas = {name for name, chunk in chunks.items() if "DELTA_BINARY_PACKED" in chunk.encodings}
+    assert deltas == {"_stream_partition", "_offset", "_timestamp", "_timestamp_type", "_kind", "_schema_id"}
+    assert {chunk.compression for name, chunk in chunks.items() if name != "_crc"} == {"ZSTD"}
     assert chunks["_offset"].statistics.min == 5
     assert chunks["_value"].statistics is None
     schema = metadata.schema.to_arrow_schema()

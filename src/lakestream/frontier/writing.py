@@ -23,6 +23,7 @@ from lakestream.metadata.head import Extent
 from lakestream.model import WrittenFile
 from lakestream.objects import Buffer, ObjectStore
 from lakestream.records import Arena, Columns, Run, decode, walk
+from lakestream.table.compression import Compressor
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC, UNPARTITIONED
 from lakestream.table.seal import sealed_name
 from lakestream.table.writer import StreamFileWriter
@@ -75,12 +76,12 @@ class _Finished:
 class _OpenFile:
     """A Parquet file under way; its name says where the range ends that is committed with it."""
 
-    def __init__(self, tile: Tile, part: Slice, spec_id: int) -> None:
+    def __init__(self, compressor: Compressor, part: Slice, spec_id: int) -> None:
         self._partition = part.partition
         self._last = last_offset(part)
         self._spec_id = spec_id
         self._sink = io.BytesIO()
-        self._writer = StreamFileWriter(self._sink, tile.compression)
+        self._writer = StreamFileWriter(self._sink, compressor)
 
     def write(self, columns: Columns) -> None:
         self._writer.write(columns)
@@ -98,18 +99,21 @@ class _OpenFile:
 def _files(tile: Tile, held: Bytes, file_id: UUID, arena: Arena) -> Iterator[_Finished]:
     """Slices that are big enough get files of their own, one per offset window; the small ones share one file."""
     ids = map(partial(nth_id, file_id), count())
+    compressor = Compressor(tile.compression)
     small = [part for part in tile.slices if slice_bytes(part) < tile.own_file_bytes]
     if small:
-        yield from _shared(tile, small, held, ids, arena)
+        yield from _shared(tile, small, held, ids, arena, compressor)
     for part in tile.slices:
         if slice_bytes(part) >= tile.own_file_bytes:
-            yield from _windows(tile, part, held, ids, arena)
+            yield from _windows(tile, part, held, ids, arena, compressor)
 
 
-def _shared(tile: Tile, parts: Sequence[Slice], held: Bytes, ids: Iterator[UUID], arena: Arena) -> Iterator[_Finished]:
+def _shared(
+    tile: Tile, parts: Sequence[Slice], held: Bytes, ids: Iterator[UUID], arena: Arena, compressor: Compressor
+) -> Iterator[_Finished]:
     file: _OpenFile | None = None
     for columns in _decode(tile, parts, held, arena):
-        file = file or _OpenFile(tile, parts[0], UNPARTITIONED.spec_id)
+        file = file or _OpenFile(compressor, parts[0], UNPARTITIONED.spec_id)
         file.write(columns)
         if file.size_bytes >= tile.target_file_bytes:
             yield file.finish(tile.location, next(ids))
@@ -118,7 +122,9 @@ def _shared(tile: Tile, parts: Sequence[Slice], held: Bytes, ids: Iterator[UUID]
         yield file.finish(tile.location, next(ids))
 
 
-def _windows(tile: Tile, part: Slice, held: Bytes, ids: Iterator[UUID], arena: Arena) -> Iterator[_Finished]:
+def _windows(
+    tile: Tile, part: Slice, held: Bytes, ids: Iterator[UUID], arena: Arena, compressor: Compressor
+) -> Iterator[_Finished]:
     file: _OpenFile | None = None
     current = -1
     for columns in _decode(tile, [part], held, arena):
@@ -127,7 +133,7 @@ def _windows(tile: Tile, part: Slice, held: Bytes, ids: Iterator[UUID], arena: A
                 yield file.finish(tile.location, next(ids))
                 file = None
             current = window
-            file = file or _OpenFile(tile, part, STREAM_SPEC.spec_id)
+            file = file or _OpenFile(compressor, part, STREAM_SPEC.spec_id)
             file.write(rows)
     if file is not None:
         yield file.finish(tile.location, next(ids))

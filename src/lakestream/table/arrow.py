@@ -105,11 +105,11 @@ def canonical(table: pa.Table, names: Sequence[str]) -> pa.Table:
 def places_from_arrow(table: pa.Table) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Partition, offset and timestamp (-1: none) of the rows; no timestamps if the column was not read."""
     times = np.empty(0, np.int64) if _found(table, "_timestamp") is None else _timestamps(table)
-    return _values(_column(table, "_stream_partition")), offsets_from_arrow(table), times
+    return numbers_in(_column(table, "_stream_partition")), offsets_from_arrow(table), times
 
 
 def offsets_from_arrow(table: pa.Table) -> npt.NDArray[np.int64]:
-    return _values(_column(table, "_offset"))
+    return numbers_in(_column(table, "_offset"))
 
 
 def told_column(name: str, first: int, rows: int) -> pa.Array:
@@ -124,11 +124,11 @@ def from_arrow(table: pa.Table) -> Columns:
     missing optional column counts as null."""
     header_offsets, entries = _headers(table)
     return Columns(
-        partition=_values(_column(table, "_stream_partition")),
-        offset=_values(_column(table, "_offset")),
+        partition=numbers_in(_column(table, "_stream_partition")),
+        offset=numbers_in(_column(table, "_offset")),
         timestamp_ms=_timestamps(table),
-        timestamp_type=_values(_column(table, "_timestamp_type")),
-        crc=_values(_column(table, "_crc")),
+        timestamp_type=numbers_in(_column(table, "_timestamp_type")),
+        crc=numbers_in(_column(table, "_crc")),
         key=_binary_column(table, "_key"),
         value=_binary_column(table, "_value"),
         header_offsets=header_offsets,
@@ -164,13 +164,14 @@ def _timestamps(table: pa.Table) -> npt.NDArray[np.int64]:
     if _found(table, "_timestamp") is None:
         return np.full(table.num_rows, -1, np.int64)
     column = _column(table, "_timestamp")
-    timestamp_ms: npt.NDArray[np.int64] = np.floor_divide(_values(column), 1000)
+    timestamp_ms: npt.NDArray[np.int64] = np.floor_divide(numbers_in(column), 1000)
     if column.null_count:
-        timestamp_ms[_valid(column) == 0] = -1
+        timestamp_ms[valid_rows(column) == 0] = -1
     return timestamp_ms
 
 
-def _valid(array: pa.Array) -> npt.NDArray[np.uint8]:
+def valid_rows(array: pa.Array) -> npt.NDArray[np.uint8]:
+    """1 where there is a value."""
     bitmap = array.buffers()[0]
     if bitmap is None or array.null_count == 0:
         return np.ones(len(array), np.uint8)
@@ -178,7 +179,7 @@ def _valid(array: pa.Array) -> npt.NDArray[np.uint8]:
     return bits[array.offset :]
 
 
-def _values(array: pa.Array) -> npt.NDArray[Any]:
+def numbers_in(array: pa.Array) -> npt.NDArray[Any]:
     """The numbers, whatever stands where a null is."""
     dtype = np.int32 if array.type.bit_width == 32 else np.int64
     if not len(array):
@@ -186,7 +187,8 @@ def _values(array: pa.Array) -> npt.NDArray[Any]:
     return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)]
 
 
-def _offsets(array: pa.Array) -> npt.NDArray[np.int32]:
+def offsets_in(array: pa.Array) -> npt.NDArray[np.int32]:
+    """Where each of its rows begins, and the last one ends, in what is below it."""
     if not len(array):
         return np.zeros(1, np.int32)
     return np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
@@ -200,10 +202,14 @@ def _binary_column(table: pa.Table, name: str) -> Binary:
     return _from_binary(_column(table, name))
 
 
-def _from_binary(array: pa.Array) -> Binary:
+def bytes_in(array: pa.Array) -> npt.NDArray[np.uint8]:
+    """What the rows of a binary array are cut from, at their offsets."""
     data = array.buffers()[2] if len(array) else None
-    content = np.frombuffer(data, np.uint8) if data is not None and len(data) else np.empty(0, np.uint8)
-    return Binary(_offsets(array), content, _valid(array))
+    return np.frombuffer(data, np.uint8) if data is not None and len(data) else np.empty(0, np.uint8)
+
+
+def _from_binary(array: pa.Array) -> Binary:
+    return Binary(offsets_in(array), bytes_in(array), valid_rows(array))
 
 
 def _headers(table: pa.Table) -> tuple[npt.NDArray[np.int32], pa.StructArray]:
@@ -214,4 +220,4 @@ def _headers(table: pa.Table) -> tuple[npt.NDArray[np.int32], pa.StructArray]:
         return np.zeros(rows + 1, np.int32), _NO_ENTRIES
     if headers.null_count:
         headers = pc.fill_null(headers, pa.scalar([], _HEADERS_TYPE))
-    return _offsets(headers), headers.values
+    return offsets_in(headers), headers.values

@@ -20,7 +20,7 @@ from lakestream.objects.store import Buffer, ObjectStore
 from lakestream.records.columns import ARENA_BYTES
 from lakestream.table.arrow import ARROW_SCHEMA, canonical, places_from_arrow
 from lakestream.table.cache import SharedCache
-from lakestream.table.compression import DEFAULT_COMPRESSION, Compression
+from lakestream.table.compression import DEFAULT_COMPRESSION, Compression, Compressor
 from lakestream.table.deletes import Deleted, load_deletes
 from lakestream.table.parquet import ParquetFiles
 from lakestream.table.rows import Group, RowReader, check_unique
@@ -100,7 +100,7 @@ class Rewriter:
     ) -> list[Rewritten]:
         """One large file, row group by row group, which must be in order; only the new file is held as a whole."""
         sink = io.BytesIO()
-        writer = StreamFileWriter(sink, compression)
+        writer = StreamFileWriter(sink, Compressor(compression))
 
         def write(rows: pa.Table) -> None:
             rows = _sorted([rows])
@@ -157,7 +157,7 @@ def _write(
     row_bytes = max(1, stored_bytes // all_rows)
     chunk_rows = max(1, ARENA_BYTES // max(1, rows.nbytes // rows.num_rows))
     own, shared = _layout(rows, max(1, -(-own_file_bytes // row_bytes)))
-    write = partial(_file, compression=compression, chunk_rows=chunk_rows)
+    write = partial(_file, compressor=Compressor(compression), chunk_rows=chunk_rows)
     found = [write([rows.slice(start, stop - start)], STREAM_SPEC.spec_id) for start, stop in own]
     if shared:
         found.append(write([rows.slice(start, stop - start) for start, stop in shared], UNPARTITIONED.spec_id))
@@ -191,9 +191,9 @@ def _layout(rows: pa.Table, own_rows: int) -> tuple[list[tuple[int, int]], list[
     return own, [run for run in runs if int(partition[run[0]]) not in large]
 
 
-def _file(parts: Sequence[pa.Table], spec_id: int, *, compression: Compression, chunk_rows: int) -> Rewritten:
+def _file(parts: Sequence[pa.Table], spec_id: int, *, compressor: Compressor, chunk_rows: int) -> Rewritten:
     sink = io.BytesIO()
-    writer = StreamFileWriter(sink, compression)
+    writer = StreamFileWriter(sink, compressor)
     for chunk in _chunks(pa.concat_tables(parts), chunk_rows):
         writer.write_rows(chunk)
     stats = writer.close()

@@ -6,12 +6,10 @@ for all of it but the four bytes of magic it begins with, which nobody here read
 another form and no such checksums.
 """
 
-import io
 import re
 from collections.abc import Sequence
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakestream.errors import CorruptObject
@@ -21,8 +19,6 @@ _SEALED: Final = re.compile(r"\.([0-9a-f]{8})\.parquet", re.ASCII)
 _KEY: Final = "lakestream.chunks"
 _PREFIX: Final = "crc32c:"
 _DIGITS: Final = 8
-_END_BYTES: Final = 8
-"""Length of the footer and magic."""
 
 
 def sealed_name(name: str, checksum: int) -> str:
@@ -36,39 +32,9 @@ def footer_checksum(path: str) -> int | None:
     return int(found.group(1), 16) if found is not None and found.end() == len(path) else None
 
 
-def reserve(writer: pq.ParquetWriter, row_groups: int, schema: pa.Schema) -> None:
-    """To be called before the writer is closed: makes room for the checksums."""
-    columns = sum(_leaves(field.type) for field in schema)
-    writer.add_key_value_metadata({_KEY: _PREFIX + "0" * (_DIGITS * columns * row_groups)})
-
-
-def seal(sink: BinaryIO, start: int) -> int:
-    """Fills the checksums of the finished file that lies in the sink from `start` on; returns its footer's."""
-    end = sink.seek(0, 2)
-    sink.seek(end - _END_BYTES)
-    footer_bytes = int.from_bytes(sink.read(4), "little") + _END_BYTES
-    sink.seek(end - footer_bytes)
-    footer = bytearray(sink.read(footer_bytes))
-    metadata = pq.read_metadata(pa.BufferReader(bytes(footer)))
-    ranges = [(start + first, start + stop) for first, stop in chunk_ranges(metadata)]
-    text = _PREFIX + "".join(f"{checksum:08x}" for checksum in _checksums(sink, ranges))
-    room = _PREFIX + "0" * (len(text) - len(_PREFIX))
-    position = footer.index(room.encode(), footer.index(_KEY.encode()))
-    footer[position : position + len(text)] = text.encode()
-    sink.seek(end - footer_bytes)
-    sink.write(footer)
-    return crc32c(footer)
-
-
-def _checksums(sink: BinaryIO, ranges: Sequence[tuple[int, int]]) -> list[int]:
-    if isinstance(sink, io.BytesIO):
-        with sink.getbuffer() as view:
-            return [crc32c(view[first:stop]) for first, stop in ranges]
-    found = []
-    for first, stop in ranges:
-        sink.seek(first)
-        found.append(crc32c(sink.read(stop - first)))
-    return found
+def seal(checksums: Sequence[int]) -> dict[str, str]:
+    """What the footer says of the column chunks, row group by row group, column by column."""
+    return {_KEY: _PREFIX + "".join(f"{checksum:08x}" for checksum in checksums)}
 
 
 def check_footer(path: str, footer: bytes | memoryview) -> None:
@@ -98,14 +64,3 @@ def chunk_range(chunk: Any) -> tuple[int, int]:
     if chunk.has_dictionary_page and chunk.dictionary_page_offset:
         start = min(start, chunk.dictionary_page_offset)
     return start, start + chunk.total_compressed_size
-
-
-def chunk_ranges(metadata: pq.FileMetaData) -> Sequence[tuple[int, int]]:
-    groups = map(metadata.row_group, range(metadata.num_row_groups))
-    return [chunk_range(group.column(position)) for group in groups for position in range(metadata.num_columns)]
-
-
-def _leaves(kind: pa.DataType) -> int:
-    if pa.types.is_struct(kind):
-        return sum(_leaves(field.type) for field in kind)
-    return _leaves(kind.value_type) if pa.types.is_list(kind) else 1

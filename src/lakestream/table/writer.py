@@ -6,36 +6,30 @@ from typing import BinaryIO, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lakestream.model import WrittenFile
-from lakestream.records import Columns
+from lakestream.records import Columns, crc32c
 from lakestream.table.arrow import ARROW_SCHEMA, places_from_arrow, to_arrow
-from lakestream.table.compression import DEFAULT_COMPRESSION, Compression
-from lakestream.table.seal import reserve, seal
+from lakestream.table.compression import DEFAULT_COMPRESSION, Compressor
+from lakestream.table.seal import seal
+from lakestream.table.writing import ParquetFile, Rules
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 
-_DELTA: Final = "DELTA_BINARY_PACKED"
-OPTIONS: Final = {
-    "use_dictionary": ["_stream_partition"],
-    "column_encoding": {"_offset": _DELTA, "_timestamp": _DELTA, "_timestamp_type": _DELTA, "_kind": _DELTA},
+_JUDGED: Final = Rules(has_statistics=True)
+RULES: Final = {
     # Bounds where they prune or tell every row, null counts where a reader can then leave a column out.
-    "write_statistics": [
-        "_stream_partition",
-        "_offset",
-        "_timestamp",
-        "_timestamp_type",
-        "_key",
-        "_headers.list.element.key",
-        "_headers_raw",
-    ],
-    "store_schema": False,
-    # For other engines; our own reader has checksums that cover more.
-    "write_page_checksum": True,
+    "_stream_partition": _JUDGED,
+    "_offset": _JUDGED,
+    "_timestamp": _JUDGED,
+    "_timestamp_type": _JUDGED,
+    "_key": _JUDGED,
+    "_headers.list.element.key": _JUDGED,
+    "_headers_raw": _JUDGED,
+    "_crc": Rules(is_noise=True),
 }
-"""How PyArrow writes a file of a stream's table, beside its compression."""
+"""How the columns of a stream's table are written, by their paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +64,15 @@ class WrittenStats:
 class StreamFileWriter:
     """Writes records in (partition, offset) order, each `write` a row group: an arena's fill is the right size.
 
-    Blocking; for workers. The sink, which is read from too, stays open and is the caller's to store: a `BytesIO`, a
-    temporary file.
+    Blocking; for workers. The sink stays open and is the caller's to store: a `BytesIO`, a temporary file.
     """
 
-    def __init__(self, sink: BinaryIO, compression: Compression = DEFAULT_COMPRESSION) -> None:
+    def __init__(self, sink: BinaryIO, compressor: Compressor | None = None) -> None:
         self._sink = sink
         self._start = sink.tell()
-        self._parquet = pq.ParquetWriter(sink, ARROW_SCHEMA, **compression.options(), **OPTIONS)
+        self._parquet = ParquetFile(sink, ARROW_SCHEMA, compressor or Compressor(DEFAULT_COMPRESSION), RULES)
         self._first_partition = -1
         self._last = (-1, -1)
-        self._row_groups = 0
         self._record_count = 0
         self._offset_min = np.iinfo(np.int64).max
         self._offset_max = -1
@@ -116,9 +108,7 @@ class StreamFileWriter:
         """Finishes the file. A file without records is a mistake: `ValueError`."""
         if not self._record_count:
             raise ValueError("a file needs records")
-        reserve(self._parquet, self._row_groups, ARROW_SCHEMA)
-        self._parquet.close()
-        checksum = seal(self._sink, self._start)
+        footer = self._parquet.close(seal(self._parquet.checksums))
         return WrittenStats(
             record_count=self._record_count,
             partition_min=self._first_partition,
@@ -127,15 +117,14 @@ class StreamFileWriter:
             offset_max=self._offset_max,
             timestamp_max_ms=self._timestamp_max_ms if self._timestamp_max_ms >= 0 else None,
             size_bytes=self.size_bytes,
-            footer_checksum=checksum,
+            footer_checksum=crc32c(footer),
         )
 
     def _write(self, rows: pa.Table, partition: Ints, offset: Longs, timestamp_ms: Longs) -> None:
-        self._parquet.write_table(rows, row_group_size=len(offset))
+        self._parquet.write(rows)
         if self._first_partition < 0:
             self._first_partition = int(partition[0])
         self._last = (int(partition[-1]), int(offset[-1]))
-        self._row_groups += 1
         self._record_count += len(offset)
         self._offset_min = min(self._offset_min, int(offset.min()))
         self._offset_max = max(self._offset_max, int(offset.max()))
