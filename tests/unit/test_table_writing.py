@@ -20,7 +20,7 @@ from lakestream.table.arrow import ARROW_SCHEMA
 from lakestream.table.compression import DEFAULT_COMPRESSION, Compression, Compressor
 from lakestream.table.writer import RULES, StreamFileWriter
 from lakestream.table.writing import ParquetFile, Rules, pages
-from lakestream.table.writing.thrift import array, binary, flag, long_number, number, struct
+from lakestream.table.writing.thrift import BINARY, I32, I64, LIST, STRUCT, TRUE, array, struct
 
 MICROS = pa.timestamp("us", tz="UTC")
 blobs = st.binary(max_size=12)
@@ -184,11 +184,13 @@ def test_files_of_former_versions_differ_in_nothing_that_is_read() -> None:
 
 def test_thrift_by_the_letter_of_the_protocol() -> None:
     """Examples worked out by hand from the protocol's description."""
-    assert struct((1, number(-1)), (16, long_number(150)), (40, flag(False))).data == bytes(
-        [0x15, 0x01, 0xF6, 0xAC, 0x02, 0x02, 0x50, 0x00]
+    assert struct((1, I32, -1), (16, I64, 150), (40, TRUE, True)) == bytes([0x15, 1, 0xF6, 0xAC, 2, 1, 0x50, 0])
+    assert array(BINARY, [b"ab"] * 15) == bytes([0xF8, 15]) + b"\x02ab" * 15
+    assert (
+        struct((3, I32, None), (4, LIST, array(I32, [1])), (5, BINARY, b"x"))
+        == bytes([0x49, 0x15, 2, 0x18, 1]) + b"x\0"
     )
-    assert array([binary(b"ab")] * 15).data == bytes([0xF8, 15]) + b"\x02ab" * 15
-    assert struct((3, None), (4, array([number(1)]))).data == bytes([0x49, 0x15, 0x02, 0x00])
+    assert array(STRUCT, []) == b"\x0c"
 
 
 def test_a_column_without_rules_has_no_statistics() -> None:

@@ -6,7 +6,7 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 
 from lakestream.table.compression import Compressor
-from lakestream.table.writing.footer import MAGIC, RowGroup, footer, framed
+from lakestream.table.writing.footer import MAGIC, RowGroup, footer
 from lakestream.table.writing.pages import Rules, Scratch, write_chunk
 from lakestream.table.writing.shred import shred
 
@@ -48,6 +48,6 @@ class ParquetFile:
 
     def close(self, about: Mapping[str, str]) -> bytes:
         """Ends the file with its footer, which holds these keys and values; returns what was written last."""
-        end = framed(footer(self._schema, self._groups, about))
+        end = footer(self._schema, self._groups, about)
         self._sink.write(end)
         return end

@@ -15,7 +15,7 @@ from lakestream.records.packing import extremes, most_delta_bytes, pack_binary, 
 from lakestream.table.arrow import bytes_in, numbers_in, offsets_in
 from lakestream.table.compression import UNCOMPRESSED, Compressor
 from lakestream.table.writing.shred import Leaf, Levels
-from lakestream.table.writing.thrift import Value, binary, long_number, number, struct, varint
+from lakestream.table.writing.thrift import BINARY, I32, I64, STRUCT, struct, varint
 
 PLAIN: Final = 0
 RLE: Final = 3
@@ -47,7 +47,7 @@ class Chunk:
     page_count: int
     plain_bytes: int
     stored_bytes: int
-    statistics: Value | None
+    statistics: bytes | None
     checksum: int
 
 
@@ -166,17 +166,16 @@ def _levels(levels: Levels, highest: int, start: int, stop: int) -> bytes:
 
 def _page_header(plain_bytes: int, stored: Buffer, entries: int, encoding: int) -> bytes:
     crc = zlib.crc32(stored)
-    about = struct((1, number(entries)), (2, number(encoding)), (3, number(RLE)), (4, number(RLE)))
     return struct(
-        (1, number(DATA_PAGE)),
-        (2, number(plain_bytes)),
-        (3, number(len(stored))),
-        (4, number(crc - (1 << 32) if crc >> 31 else crc)),
-        (5, about),
-    ).data
+        (1, I32, DATA_PAGE),
+        (2, I32, plain_bytes),
+        (3, I32, len(stored)),
+        (4, I32, crc - (1 << 32) if crc >> 31 else crc),
+        (5, STRUCT, struct((1, I32, entries), (2, I32, encoding), (3, I32, RLE), (4, I32, RLE))),
+    )
 
 
-def _statistics(leaf: Leaf, is_binary: bool) -> Value:
+def _statistics(leaf: Leaf, is_binary: bool) -> bytes:
     low = high = None
     if len(leaf.values):
         if is_binary:
@@ -186,9 +185,4 @@ def _statistics(leaf: Leaf, is_binary: bool) -> Value:
         else:
             numbers = numbers_in(leaf.values)
             low, high = numbers.min().tobytes(), numbers.max().tobytes()
-    nulls = leaf.entry_count - len(leaf.values)
-    return struct(
-        (3, long_number(nulls)),
-        (5, None if high is None else binary(high)),
-        (6, None if low is None else binary(low)),
-    )
+    return struct((3, I64, leaf.entry_count - len(leaf.values)), (5, BINARY, high), (6, BINARY, low))
