@@ -22,9 +22,11 @@ from lakestream.catalog.port import View
 from lakestream.frontier.compaction import folded_ms
 from lakestream.frontier.maintenance import Maintenance, Step
 from lakestream.frontier.orphans import Orphans
+from lakestream.frontier.rewrite import put_in_place
 from lakestream.metadata.topics import Topic, Topics
 from lakestream.model import StreamPartition
 from lakestream.table.folding import Newest, keeper
+from lakestream.table.rewriter import Rewriter
 
 FEW = msgspec.structs.replace(SETTINGS, min_merge_files=2)
 HOUR = 3_600_000
@@ -187,6 +189,32 @@ def test_more_than_one_fold_takes_is_folded_bit_by_bit(monkeypatch: pytest.Monke
     asyncio.run(test())
 
 
+def test_rows_rewritten_by_an_engine_below_more_keys_than_a_fold_learns_are_folded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("lakestream.frontier.compaction.MAX_KEY_ROWS", 3)
+
+    async def test() -> None:
+        shop = Shop(monkeypatch, World(settings=msgspec.structs.replace(FEW, min_merge_files=100)))
+        await shop.create(1, min_cleanable_dirty_ratio="0")
+        for keys in (range(5), range(5, 15)):
+            await shop.write({0: [(b"k%d" % key, b"1") for key in keys]})
+            await shop.fold()
+        view = await shop.view()
+        below = [file for file in view.files if file.offset_min == 0]
+        lake = shop.world.pipeline(None)[0]._lake
+        rewritten = await Rewriter(lake.objects, max_bytes=1 << 20).rewrite(below, [], own_file_bytes=1 << 20)
+        assert await put_in_place(lake, view, below, rewritten) is not None
+        assert None in map(folded_ms, (await shop.view()).files)
+        assert await shop.fold() != []
+        await shop.write({0: [(b"k1", b"2"), (b"k7", b"2")]})
+        await shop.fold()
+        assert await shop.rows() == shop.newest()
+        assert None not in map(folded_ms, (await shop.view()).files)
+
+    asyncio.run(test())
+
+
 def test_a_file_too_large_to_hold_is_folded_a_row_group_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         tight = msgspec.structs.replace(FEW, max_rewrite_bytes=1)
@@ -283,7 +311,15 @@ def test_the_newest_of_each_key_by_the_byte(rows: list[tuple[int, bytes | None, 
     newest = Newest()
     newest.add(table.slice(cut))
     newest.add(table.slice(0, cut))
+    some = Newest()
+    some.add(table.slice(0, cut))
+    some.add_known(table.slice(cut))
     last = {(row[0], row[1]): offset for offset, row in enumerate(rows)}
+    first = {(row[0], row[1]) for row in rows[:cut]}
+    assert some.keep(table).tolist() == [
+        row[1] is None or (row[0], row[1]) not in first or last[row[0], row[1]] == offset
+        for offset, row in enumerate(rows)
+    ]
     expected = [row[1] is None or last[row[0], row[1]] == offset for offset, row in enumerate(rows)]
     assert keeper(newest, {})(table).tolist() == expected
     assert keeper(newest, {0: below})(table).tolist() == [

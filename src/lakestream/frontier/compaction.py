@@ -28,7 +28,7 @@ from lakestream.table.shares import Share
 MAX_FOLD_ROWS: Final = 1_000_000
 """Dirty rows of one fold, unless one file has more: their keys are held in memory."""
 MAX_KEY_ROWS: Final = 4_000_000
-"""Rows whose keys one fold learns in all."""
+"""Rows whose keys one fold learns in all. Beyond them, of what is newer only keys of dirty rows are learned."""
 
 ByFile = Mapping[str, Mapping[int, Share]]
 
@@ -36,13 +36,14 @@ ByFile = Mapping[str, Mapping[int, Share]]
 @dataclass(frozen=True, slots=True)
 class Fold:
     """`dirty` files get the mark; the keys of `newer` files, which have it or never will, count too; `folded` files may
-    lose rows.
-    `clean_below`: the offsets, by partition, below which no file is dirty."""
+    lose rows. `clean_below`: the offsets, by partition, below which no file is dirty. `learns_all`: whether all keys of
+    `newer` are held in memory, or only those that `dirty` has, too: no folded row goes because of the others then."""
 
     dirty: tuple[DataFile, ...]
     newer: tuple[DataFile, ...]
     folded: tuple[DataFile, ...]
     clean_below: Mapping[int, int]
+    learns_all: bool
 
     @property
     def dirty_rows(self) -> int:
@@ -64,7 +65,7 @@ def folded_ms(file: DataFile) -> int | None:
 
 
 def plan_fold(view: View, by_file: ByFile, options: TopicOptions) -> Fold | None:
-    """What one fold takes on; None: not enough is dirty yet, or it is more than one fold can learn. Pure."""
+    """What one fold takes on; None: not enough is dirty yet. Pure."""
     folded = tuple(file for file in view.files if folded_ms(file) is not None)
     dirty = sorted((file for file in view.files if folded_ms(file) is None), key=lambda file: _low(by_file[file.path]))
     dirty_rows = sum(file.record_count for file in dirty if is_ours(file))
@@ -87,9 +88,8 @@ def plan_fold(view: View, by_file: ByFile, options: TopicOptions) -> Fold | None
         for file in (*folded, *(other for other in dirty if not is_ours(other)))
         if any(index in starts and share.offset_max >= starts[index] for index, share in by_file[file.path].items())
     )
-    if rows + sum(file.record_count for file in newer) > max(MAX_KEY_ROWS, rows):
-        return None
-    return Fold(tuple(taken), newer, folded, clean_below)
+    learns_all = rows + sum(file.record_count for file in newer) <= MAX_KEY_ROWS
+    return Fold(tuple(taken), newer, folded, clean_below, learns_all)
 
 
 async def fold(lake: Lake, rewriter: Rewriter, view: View, planned: Fold, options: TopicOptions) -> Folded:
@@ -100,8 +100,10 @@ async def fold(lake: Lake, rewriter: Rewriter, view: View, planned: Fold, option
     now_ms = lake.runtime.clock.now_ms()
     newest = Newest()
     deleted = await rewriter.deleted(view.deletes)
-    for file in (*planned.dirty, *planned.newer):
+    for file in planned.dirty:
         await rewriter.read(file, deleted, KEY_COLUMNS, newest.add)
+    for file in planned.newer:
+        await rewriter.read(file, deleted, KEY_COLUMNS, newest.add if planned.learns_all else newest.add_known)
     done: list[Swapped] = []
     marked = _marked(view)
     ages = _ages(planned.folded, options.tombstone_ms, now_ms)

@@ -22,12 +22,24 @@ class Newest:
         self._newest = pa.table({"key": pa.array([], pa.binary()), "offset": pa.array([], pa.int64())})
         self._added: list[pa.Table] = []
         self._added_rows = 0
+        self._has_new_keys = False
 
     def add(self, rows: pa.Table) -> None:
         """Rows with `KEY_COLUMNS`, in any order."""
         found = pa.table({"key": _keys(rows), "offset": places_from_arrow(rows)[1]})
-        self._added.append(found.filter(pc.is_valid(found.column("key"))))
-        self._added_rows += rows.num_rows
+        self._has_new_keys = True
+        self._add(found.filter(pc.is_valid(found.column("key"))))
+
+    def add_known(self, rows: pa.Table) -> None:
+        """The same for those of the rows whose keys were added before, by either: there never are more keys."""
+        if self._has_new_keys:
+            self._settle()
+        found = pa.table({"key": _keys(rows), "offset": places_from_arrow(rows)[1]})
+        self._add(found.filter(pc.is_in(found.column("key"), value_set=self._newest.column("key"))))
+
+    def _add(self, found: pa.Table) -> None:
+        self._added.append(found)
+        self._added_rows += found.num_rows
         # Only when as much came as there is: each key is then looked at a few times, however many come.
         if self._added_rows > max(_SETTLE_ROWS, self._newest.num_rows):
             self._settle()
@@ -37,7 +49,7 @@ class Newest:
         newest = found.group_by("key", use_threads=False).aggregate([("offset", "max")])
         keys, offsets = newest.column("key"), newest.column("offset_max")
         self._newest = pa.table({"key": keys.combine_chunks(), "offset": offsets.combine_chunks()})
-        self._added, self._added_rows = [], 0
+        self._added, self._added_rows, self._has_new_keys = [], 0, False
 
     def keep(self, rows: pa.Table) -> npt.NDArray[np.bool_]:
         """Those that none of the added supersedes."""
