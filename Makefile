@@ -15,12 +15,15 @@ KIT_JARS := $(CURDIR)/.cache/rck
 NESSIE_JARS := $(CURDIR)/.cache/nessie
 HIVE_JARS := $(CURDIR)/.cache/hive
 SPARK_S3_JARS := $(CURDIR)/.cache/spark-s3
+YARN_JARS := $(CURDIR)/.cache/yarn
 JAVA = JAVA_HOME=$$($(BIN)/python tools/ensure_java.py)
 TEST_ENV = LAKESTREAM_KAFKA_LIBS=$(KAFKA_LIBS) LAKESTREAM_SPARK_JARS=$$(echo $(SPARK_JARS)/*.jar) \
-  LAKESTREAM_NESSIE_JARS=$(NESSIE_JARS) LAKESTREAM_HIVE_JARS=$(HIVE_JARS) LAKESTREAM_SPARK_S3_JARS=$(SPARK_S3_JARS)
+  LAKESTREAM_NESSIE_JARS=$(NESSIE_JARS) LAKESTREAM_HIVE_JARS=$(HIVE_JARS) LAKESTREAM_SPARK_S3_JARS=$(SPARK_S3_JARS) \
+  LAKESTREAM_YARN_JARS=$(YARN_JARS)
 PYTEST_ARGS ?=
 
-.PHONY: help up test test-all bench simulate lint lock format jars nessie-jar hive-jars spark-s3-jars kit-jars clean
+.PHONY: help up test test-all bench simulate lint lock format jars nessie-jar hive-jars spark-s3-jars yarn-jars \
+  kit-jars clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,13 +67,16 @@ hive-jars: .venv/.complete
 spark-s3-jars: .venv/.complete
 	@$(JAVA) && export JAVA_HOME && $(BIN)/python tools/fetch_jars.py spark-s3 $(SPARK_S3_JARS)
 
+yarn-jars: .venv/.complete
+	@$(JAVA) && export JAVA_HOME && $(BIN)/python tools/fetch_jars.py yarn $(YARN_JARS)
+
 kit-jars: .venv/.complete
 	@$(JAVA) && export JAVA_HOME && $(BIN)/python tools/fetch_jars.py rck $(KIT_JARS)
 
 test: .cache/kernels lint jars nessie-jar ## Everything a change must pass
 	$(JAVA) $(TEST_ENV) $(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
 
-test-all: .cache/kernels lint jars nessie-jar hive-jars spark-s3-jars kit-jars ## The same, and the slow tests
+test-all: .cache/kernels lint jars nessie-jar hive-jars spark-s3-jars yarn-jars kit-jars ## The same, and the slow tests
 	$(JAVA) $(TEST_ENV) LAKESTREAM_RCK_JARS=$(KIT_JARS) $(BIN)/pytest $(PYTEST_ARGS)
 
 bench: .venv/.dev .cache/kernels jars ## Measure ourselves beside a real Kafka (QUICK=1: shorter)

@@ -18,7 +18,7 @@ _REQUIRED, _OPTIONAL, _REPEATED = 0, 1, 2
 _UTF8, _LIST, _TIMESTAMP_MICROS = 0, 3, 10
 _EMPTY: Final = struct()
 _FIELD_ID: Final = b"PARQUET:field_id"
-CREATED_BY: Final = b"lakestream version 1"
+CREATED_BY: Final = b"lakestream version 1.0.0"
 
 
 @dataclass(frozen=True, slots=True)
