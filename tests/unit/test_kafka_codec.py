@@ -22,7 +22,8 @@ from support.door import compose, frame, span
 from lakestream.kafka import codec
 from lakestream.kafka.errors import MalformedRequest
 from lakestream.kafka.registry import APIS
-from lakestream.kafka.writing import RecordParts, Sink, varint, writer
+from lakestream.kafka.writing import RecordParts, Sink, writer
+from lakestream.records.varint import varint
 
 VERSIONS = [(key, version) for key, api in APIS.items() for version in range(api.min_version, api.max_version + 1)]
 _INTEGERS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}

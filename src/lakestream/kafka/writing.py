@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 from uuid import UUID
 
 from lakestream.objects import Buffer
+from lakestream.records.varint import varint
 
 Fields = Mapping[str, Any]
 """A response, or a part of one, in terms of all versions."""
@@ -156,17 +157,6 @@ def _put(hint: Any, kafka_type: str | None, flexible: bool) -> _Put:
 def _counts(flexible: bool, old_format: str) -> Callable[[int], bytes]:
     """How a length is written; -1 is null."""
     return (lambda length: varint(length + 1)) if flexible else struct.Struct(old_format).pack
-
-
-def varint(value: int) -> bytes:
-    if value < 0x80:
-        return value.to_bytes(1, "little")
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
 
 
 def _array(item: _Put, count: Callable[[int], bytes]) -> _Put:

@@ -15,6 +15,7 @@ from lakestream.records.layout import (
     Status,
 )
 from lakestream.records.native import Buffer, address, kernels
+from lakestream.records.varint import varint
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 MAX_OFFSET_DELTA: Final = 0x7FFFFFFF
@@ -108,14 +109,14 @@ def control_batch(first_offset: int, last_offset: int) -> bytes:
     delta = last_offset - base_offset
     record = (
         b"\x00\x00"
-        + _varint(delta)
-        + _varint(len(_MARKER_KEY))
+        + varint(delta << 1)
+        + varint(len(_MARKER_KEY) << 1)
         + _MARKER_KEY
-        + _varint(len(_MARKER_VALUE))
+        + varint(len(_MARKER_VALUE) << 1)
         + _MARKER_VALUE
         + b"\x00"
     )
-    records = _varint(len(record)) + record
+    records = varint(len(record) << 1) + record
     batch = bytearray(HEADER_BYTES + len(records))
     batch[HEADER_BYTES:] = records
     length = len(batch) - LEADER_EPOCH
@@ -124,14 +125,3 @@ def control_batch(first_offset: int, last_offset: int) -> bytes:
     )
     struct.pack_into(">I", batch, CRC, crc32c(memoryview(batch)[ATTRIBUTES:]))
     return bytes(batch)
-
-
-def _varint(number: int) -> bytes:
-    """A number that is not negative, as the format writes it."""
-    value = number << 1
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)

@@ -1,11 +1,13 @@
 """Thrift's compact protocol, as far as the headers and the footer of a Parquet file are written in it.
 
 A struct is fields by ascending number, each with its type and its value: a number, or the bytes of a text, a `struct`
-or an `array`. It is one function because a file has thousands of numbers, and a call costs more than one of them.
+or an `array`.
 """
 
 from collections.abc import Sequence
 from typing import Final
+
+from lakestream.records.varint import varint
 
 TRUE: Final = 1
 I32: Final = 5
@@ -22,18 +24,6 @@ _SHORT: Final = 15
 """Steps between field numbers and lengths of lists up to here share a byte with the type."""
 
 
-def varint(value: int) -> bytes:
-    """An unsigned number, seven bits to a byte."""
-    if value < 0x80:
-        return _BYTES[value]
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def struct(*fields: Field) -> bytes:
     out = bytearray()
     last = 0
@@ -43,14 +33,7 @@ def struct(*fields: Field) -> bytes:
         step = place - last
         out += _BYTES[step << 4 | kind] if 0 < step <= _SHORT else _BYTES[kind] + varint(place << 1)
         last = place
-        if isinstance(value, int):
-            if kind != TRUE:
-                _append(out, value)
-        elif kind == BINARY:
-            out += varint(len(value))
-            out += value
-        else:
-            out += value
+        _put(out, kind, value)
     out.append(0)
     return bytes(out)
 
@@ -60,20 +43,16 @@ def array(kind: int, values: Sequence[int] | Sequence[bytes]) -> bytes:
     size = len(values)
     out = bytearray(_BYTES[size << 4 | kind] if size < _SHORT else _BYTES[0xF0 | kind] + varint(size))
     for value in values:
-        if isinstance(value, int):
-            _append(out, value)
-        elif kind == BINARY:
-            out += varint(len(value))
-            out += value
-        else:
-            out += value
+        _put(out, kind, value)
     return bytes(out)
 
 
-def _append(out: bytearray, number: int) -> None:
-    """Zigzag: small numbers are short, whatever their sign."""
-    value = number << 1 if number >= 0 else (-number << 1) - 1
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
+def _put(out: bytearray, kind: int, value: int | bytes) -> None:
+    if isinstance(value, bytes) and kind == BINARY:
+        out += varint(len(value))
+        out += value
+    elif not isinstance(value, int):
+        out += value
+    elif kind != TRUE:
+        # Zigzag: small numbers are short, whatever their sign.
+        out += varint(value << 1 if value >= 0 else (-value << 1) - 1)
