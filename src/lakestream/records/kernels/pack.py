@@ -15,7 +15,7 @@ from lakestream.records.kernels.intrinsics import (
     set_i64,
     set_u8,
 )
-from lakestream.records.kernels.wire import write_varint
+from lakestream.records.kernels.wire import write_unsigned, write_varint
 from lakestream.records.layout import DELTA_BLOCK, DELTA_GROUP
 
 GROUPS = DELTA_BLOCK // DELTA_GROUP
@@ -33,17 +33,6 @@ def pack_binary(offsets, data, first, last, out):
         at += 4 + end - start
         start = end
     return at
-
-
-@njit(nogil=True)
-def write_unsigned(out, at, number):
-    value = np.uint64(number)
-    while value >= 0x80:
-        set_u8(out, at, np.uint8((value & np.uint64(0x7F)) | np.uint64(0x80)))
-        value >>= np.uint64(7)
-        at += 1
-    set_u8(out, at, np.uint8(value))
-    return at + 1
 
 
 @njit(nogil=True, inline="always")
@@ -86,9 +75,9 @@ def pack_group(values, is_wide, first, end, lowest, bits, out, at):
 @njit(nogil=True)
 def pack_deltas(values, is_wide, count, out):
     """DELTA_BINARY_PACKED: numbers of 64 bits if `is_wide`, else of 32. Returns the bytes written."""
-    at = write_unsigned(out, np.int64(0), DELTA_BLOCK)
-    at = write_unsigned(out, at, GROUPS)
-    at = write_unsigned(out, at, count)
+    at = write_unsigned(out, np.int64(0), np.uint64(DELTA_BLOCK))
+    at = write_unsigned(out, at, np.uint64(GROUPS))
+    at = write_unsigned(out, at, np.uint64(count))
     if count == 0:
         return write_varint(out, at, np.int64(0))
     at = write_varint(out, at, get_i64(values, 0) if is_wide else np.int64(get_i32(values, 0)))

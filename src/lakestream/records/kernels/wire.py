@@ -63,15 +63,21 @@ def varint_size(number):
     return size
 
 
-@njit(nogil=True)
-def write_varint(buffer, position, number):
-    value = np.uint64((number << 1) ^ (number >> 63))
+@njit(nogil=True, inline="always")
+def write_unsigned(buffer, position, value):
+    """Seven bits to a byte, the lowest first."""
     while value >= 0x80:
         set_u8(buffer, position, np.uint8((value & np.uint64(0x7F)) | np.uint64(0x80)))
         value >>= np.uint64(7)
         position += 1
     set_u8(buffer, position, np.uint8(value))
     return position + 1
+
+
+@njit(nogil=True)
+def write_varint(buffer, position, number):
+    """A zigzag number."""
+    return write_unsigned(buffer, position, np.uint64((number << 1) ^ (number >> 63)))
 
 
 @njit(nogil=True)
