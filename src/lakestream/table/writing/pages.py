@@ -22,6 +22,7 @@ PLAIN: Final = 0
 RLE: Final = 3
 DELTA_BINARY_PACKED: Final = 5
 DATA_PAGE: Final = 0
+_INT32, _INT64, _BYTE_ARRAY = 1, 2, 6
 _PAGE_BYTES: Final = 1024 * 1024
 """Of values in a page, at most about: a page has at least one row."""
 _MOST_BOUND_BYTES: Final = 4096
@@ -66,14 +67,15 @@ class Scratch:
 
 def write_chunk(leaf: Leaf, rules: Rules, compressor: Compressor, scratch: Scratch) -> tuple[list[Buffer], Chunk]:
     """The chunk's bytes, in pieces, and what is to be said of it."""
-    is_binary = pa.types.is_binary(leaf.field.type) or pa.types.is_string(leaf.field.type)
+    physical = physical_type(leaf.field.type)
+    is_binary = physical == _BYTE_ARRAY
     encoding = PLAIN if is_binary or rules.is_noise else DELTA_BINARY_PACKED
     chosen = UNCOMPRESSED if rules.is_noise else compressor
     column = ".".join(leaf.path)
     pieces: list[Buffer] = []
     page_count = plain_bytes = stored_bytes = checksum = 0
     for first, last in _pages(leaf, is_binary):
-        body = _body(leaf, first, last, encoding, scratch)
+        body = _body(leaf, first, last, encoding, is_binary, scratch)
         stored = chosen.compress(body, column)
         entries = last - first if leaf.row_entries is None else int(leaf.row_entries[last] - leaf.row_entries[first])
         head = _page_header(len(body), stored, entries, encoding)
@@ -84,7 +86,7 @@ def write_chunk(leaf: Leaf, rules: Rules, compressor: Compressor, scratch: Scrat
         stored_bytes += len(head) + len(stored)
     return pieces, Chunk(
         path=leaf.path,
-        physical_type=physical_type(leaf.field.type),
+        physical_type=physical,
         encoding=encoding,
         codec=chosen.codec,
         entry_count=leaf.entry_count,
@@ -99,11 +101,11 @@ def write_chunk(leaf: Leaf, rules: Rules, compressor: Compressor, scratch: Scrat
 def physical_type(kind: pa.DataType) -> int:
     """As Parquet numbers them."""
     if pa.types.is_int32(kind):
-        return 1
+        return _INT32
     if pa.types.is_int64(kind) or pa.types.is_timestamp(kind):
-        return 2
+        return _INT64
     if pa.types.is_binary(kind) or pa.types.is_string(kind):
-        return 6
+        return _BYTE_ARRAY
     raise TypeError(f"columns of {kind} are not written")
 
 
@@ -125,14 +127,14 @@ def _pages(leaf: Leaf, is_binary: bool) -> Iterator[tuple[int, int]]:
         yield first, min(first + step, leaf.rows)
 
 
-def _body(leaf: Leaf, first: int, last: int, encoding: int, scratch: Scratch) -> memoryview:
+def _body(leaf: Leaf, first: int, last: int, encoding: int, is_binary: bool, scratch: Scratch) -> memoryview:
     """Repetition levels, definition levels, values."""
     start, stop = (first, last) if leaf.row_entries is None else map(int, leaf.row_entries[[first, last]])
     levels = _levels(leaf.repetition, leaf.max_repetition, start, stop)
     levels += _levels(leaf.definition, leaf.max_definition, start, stop)
     start, stop = (first, last) if leaf.row_values is None else map(int, leaf.row_values[[first, last]])
     values = leaf.values if stop - start == len(leaf.values) else leaf.values.slice(start, stop - start)
-    if encoding == PLAIN and physical_type(leaf.field.type) == 6:
+    if is_binary:
         offsets, data = offsets_in(values), bytes_in(values)
         room = scratch.take(len(levels) + int(offsets[-1]) - int(offsets[0]) + 4 * len(values))
         size = len(levels) + pack_binary(offsets, data, room[len(levels) :])
