@@ -11,9 +11,10 @@ from support import lake
 
 from lakestream.frontier.tile import Tile, pack, unpack_tile
 from lakestream.runtime import system
-from lakestream.table.compression import DEFAULT_COMPRESSION, Compression, Compressor, chosen, chosen_or_default
+from lakestream.table.compression import DEFAULT_COMPRESSION, Compression, chosen, chosen_or_default
 from lakestream.table.rewriter import Rewriter
 from lakestream.table.writer import StreamFileWriter
+from lakestream.table.writing import Compressor
 
 CODEC, LEVEL = "write.parquet.compression-codec", "write.parquet.compression-level"
 

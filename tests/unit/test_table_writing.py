@@ -17,9 +17,9 @@ from support import lake
 from support.former import former
 
 from lakestream.table.arrow import ARROW_SCHEMA
-from lakestream.table.compression import DEFAULT_COMPRESSION, Compression, Compressor
+from lakestream.table.compression import DEFAULT_COMPRESSION, Compression
 from lakestream.table.writer import RULES, StreamFileWriter
-from lakestream.table.writing import ParquetFile, Rules, pages
+from lakestream.table.writing import Compressor, ParquetFile, Rules, pages
 from lakestream.table.writing.thrift import BINARY, I32, I64, LIST, STRUCT, TRUE, array, struct
 
 MICROS = pa.timestamp("us", tz="UTC")

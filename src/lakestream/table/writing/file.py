@@ -5,7 +5,7 @@ from typing import BinaryIO, Final
 
 import pyarrow as pa
 
-from lakestream.table.compression import Compressor
+from lakestream.table.writing.compressor import Compressor
 from lakestream.table.writing.footer import MAGIC, RowGroup, footer
 from lakestream.table.writing.pages import Rules, Scratch, write_chunk
 from lakestream.table.writing.shred import shred

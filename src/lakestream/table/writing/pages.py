@@ -14,7 +14,7 @@ from lakestream.records import crc32c
 from lakestream.records.packing import extremes, most_delta_bytes, pack_binary, pack_deltas
 from lakestream.records.varint import varint
 from lakestream.table.arrow import bytes_in, numbers_in, offsets_in
-from lakestream.table.compression import UNCOMPRESSED, Compressor
+from lakestream.table.writing.compressor import UNCOMPRESSED, Compressor
 from lakestream.table.writing.shred import Leaf, Levels
 from lakestream.table.writing.thrift import BINARY, I32, I64, STRUCT, struct
 
