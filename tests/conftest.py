@@ -23,7 +23,7 @@ def need(found: str | None, what: str) -> str:
         return found
     if STRICT:
         pytest.fail(f"{what} is missing, and everything must run here: use `make test`")
-    pytest.skip(f"{what} is missing: `make test` fetches it")
+    pytest.skip(f"{what} is missing: `make test` or `make test-all` fetches it")
 
 
 @pytest.fixture(scope="session")

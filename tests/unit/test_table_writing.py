@@ -19,7 +19,8 @@ from support.former import former
 from lakestream.table.arrow import ARROW_SCHEMA
 from lakestream.table.compression import DEFAULT_COMPRESSION, Compression
 from lakestream.table.writer import RULES, StreamFileWriter
-from lakestream.table.writing import Compressor, ParquetFile, Rules, pages
+from lakestream.table.writing import Compressor, ParquetFile, pages
+from lakestream.table.writing.shred import shred
 from lakestream.table.writing.thrift import BINARY, I32, I64, LIST, STRUCT, TRUE, array, struct
 
 MICROS = pa.timestamp("us", tz="UTC")
@@ -140,14 +141,14 @@ def test_every_engine_reads_it(codec: str, tmp_path: Path) -> None:
 
 
 def test_pages_are_no_larger_than_they_should_be_unless_a_row_is() -> None:
-    data = ours([wide(4000, 1000)], Compression("none", None))
-    with_one = ours(
-        [table([wide(3, 0).slice(1, 1).to_pylist()[0] | {"_timestamp": 1, "_value": b"x" * 3_000_000}] * 3)]
-    )
-    assert read(with_one).column("_value").to_pylist() == [b"x" * 3_000_000] * 3
-    chunk = pq.read_metadata(io.BytesIO(data)).row_group(0).column(9)
-    assert chunk.path_in_schema == "_value"
-    assert chunk.total_uncompressed_size > 3 * 1024 * 1024
+    values = [b"a" * 900, None, b"b" * 3_000_000, b"", *[b"c" * 1000] * 4000]
+    [leaf] = shred(ARROW_SCHEMA.field("_value"), pa.array(values, pa.binary()))
+    cuts = [*pages._pages(leaf, True)]
+    assert [first for first, _ in cuts] == [0, *(last for _, last in cuts[:-1])]
+    assert cuts[-1][1] == len(values)
+    sizes = [sum(4 + len(value) for value in values[first:last] if value is not None) for first, last in cuts]
+    assert all(size <= 1024 * 1024 or last - first == 1 for size, (first, last) in zip(sizes, cuts, strict=True))
+    assert len(cuts) < 9, "nor are they cut for nothing"
 
 
 def test_checksums_are_left_as_they_are() -> None:
@@ -194,5 +195,4 @@ def test_thrift_by_the_letter_of_the_protocol() -> None:
 
 
 def test_a_column_without_rules_has_no_statistics() -> None:
-    assert Rules() == Rules(has_statistics=False, is_noise=False)
     assert [about is None for about in bounds(ours([lake.table([1])]))][9:] == [True, True, True]
