@@ -10,7 +10,7 @@ from support.streams import Cluster
 from lakestream.errors import OffsetOutOfRange, UnknownStream
 from lakestream.metadata.log import advance_frontier, advance_log_start, read_head
 from lakestream.model import StreamPartition
-from lakestream.stream import EARLIEST, Fetched, FetchPartition, Streams
+from lakestream.stream import EARLIEST, Fetched, FetchPartition, Streams, StreamSettings
 
 
 async def _fetch(streams: Streams, partition: StreamPartition, offset: int) -> Fetched:
@@ -63,6 +63,27 @@ def test_a_broker_that_reads_on_below_the_end_learns_of_a_new_log_start(monkeypa
             assert (await _fetch(broker, partition, 1)).error is None, "its knowledge is fresh enough"
             monkeypatch.setattr("lakestream.stream.fetch.HEAD_CHECK_S", -1.0)
             assert isinstance((await _fetch(broker, partition, 1)).error, OffsetOutOfRange)
+
+    asyncio.run(test())
+
+
+def test_nobody_is_led_over_rows_that_retention_took_out_of_the_table() -> None:
+    """A head that is fresh enough may be older than the view, and lack the log start that passed them first."""
+
+    async def test() -> None:
+        cluster = Cluster(settings=StreamSettings(flush_interval_ms=4, view_check_ms=0))
+        async with cluster.brokers(1) as [broker]:
+            topic = await broker.create_topic("t", 1, {})
+            [partition] = topic.each_partition()
+            await broker.append(partition, batch(b"old"))
+            await broker.append(partition, batch(b"young"))
+            view = await cluster.tables.create(topic.topic_id, "t", 1)
+            assert (await _fetch(broker, partition, 0)).error is None
+            await cluster.tables.commit(view, add=[], remove=[], frontier=(1,))
+            await advance_frontier(cluster.store, partition, 1)
+            await advance_log_start(cluster.store, partition, 1)
+            assert isinstance((await _fetch(broker, partition, 0)).error, OffsetOutOfRange)
+            assert [record.value for record in parse((await _fetch(broker, partition, 1)).parts)] == [b"young"]
 
     asyncio.run(test())
 

@@ -53,15 +53,24 @@ class Maintained:
 
 
 class Maintenance:
-    def __init__(self, lake: Lake, topics: Topics, *, name: str, respect_leases: bool = True) -> None:
+    def __init__(
+        self,
+        lake: Lake,
+        topics: Topics,
+        *,
+        name: str,
+        respect_leases: bool = True,
+        shares: Shares | None = None,
+        rewriter: Rewriter | None = None,
+    ) -> None:
         """`name` is the lease holder's. Without leases nothing is wrong, only work may be done twice and thrown
-        away."""
+        away. `shares` and `rewriter` read and write the files; by default Parquet in the lake's bucket."""
         self._lake = lake
         self._topics = topics
         self._name = name
         self._respect_leases = respect_leases
-        self._shares = Shares(lake.objects)
-        self._rewriter = Rewriter(lake.objects, max_bytes=lake.settings.max_rewrite_bytes)
+        self._shares = shares or Shares(lake.objects)
+        self._rewriter = rewriter or Rewriter(lake.objects, max_bytes=lake.settings.max_rewrite_bytes)
         self._after = ""
         self._tidy: dict[UUID, str] = {}
         """Tables as they were when nothing was left to merge."""

@@ -119,10 +119,7 @@ class Fetcher:
                 await self._tails.refresh([partition])
             tail = self._tails.get(partition)
             tail.read_at_s = asyncio.get_running_loop().time()
-            if not tail.head.log_start <= request.offset <= tail.end_offset:
-                raise OffsetOutOfRange(
-                    f"offset {request.offset} is outside [{tail.head.log_start}, {tail.end_offset}]: seek into it"
-                )
+            _check_range(request, tail)
             parts: list[Buffer] | None = []
             if request.offset < tail.end_offset and (budget_bytes > 0 or at_least_one):
                 view = await self._views.current(partition.topic_id, reload=attempt > 0)
@@ -131,6 +128,12 @@ class Fetcher:
                 except ObjectMissing as error:
                     trouble, parts = error, None
             if parts is not None:
+                if view is not None and tail.checked_at_s <= self._views.loaded_at_s(partition.topic_id):
+                    # Rows may have left the table since the head was read: the log start passed them first, so that
+                    # nobody takes what retention took for a gap.
+                    await self._tails.refresh([partition])
+                    tail = self._tails.get(partition)
+                    _check_range(request, tail)
                 return Fetched(partition, parts, tail.end_offset, tail.head.log_start)
         if trouble is not None and await self._views.current(partition.topic_id, reload=True) != view:
             raise Unavailable(f"{view.table if view else 'the table'} changes faster than it is read: fetch again")
@@ -188,6 +191,13 @@ class Fetcher:
     def _within(parts: list[Buffer], budget_bytes: int, *, at_least_one: bool) -> list[Buffer]:
         """Table batches are cut to the budget by the reader but for the first, which may be the one too many."""
         return parts if at_least_one or len(parts[0]) <= budget_bytes else []
+
+
+def _check_range(request: FetchPartition, tail: Tail) -> None:
+    if not tail.head.log_start <= request.offset <= tail.end_offset:
+        raise OffsetOutOfRange(
+            f"offset {request.offset} is outside [{tail.head.log_start}, {tail.end_offset}]: seek into it"
+        )
 
 
 def _whole_batches(batches: Sequence[BatchInfo], start: int, budget_bytes: int, *, at_least_one: bool) -> int:

@@ -11,6 +11,8 @@ from lakestream.catalog.port import TableViews, View
 class _Held:
     view: View | None
     checked_at_s: float
+    loaded_at_s: float
+    """No later than then the table was so."""
 
 
 class Views:
@@ -32,22 +34,29 @@ class Views:
             held = self._held.get(topic_id)
             if held is not None and held.checked_at_s > now_s:
                 return held.view
-            return await self._refresh(topic_id, held.view if held is not None else None)
+            return await self._refresh(topic_id, held)
+
+    def loaded_at_s(self, topic_id: UUID) -> float:
+        """When the view that is held had been loaded, or a later one."""
+        held = self._held.get(topic_id)
+        return held.loaded_at_s if held is not None else float("inf")
 
     def forget(self, topic_id: UUID) -> None:
         self._held.pop(topic_id, None)
         self._locks.pop(topic_id, None)
 
-    async def _refresh(self, topic_id: UUID, view: View | None) -> View | None:
+    async def _refresh(self, topic_id: UUID, held: _Held | None) -> View | None:
         # Taken before the check, so that the view is at least as new as the time says.
-        checked_at_s = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        checked_at_s = loop.time()
         pointer = await self._catalog.pointer(topic_id)
-        if pointer is None:
-            view = None
-        elif view is None or view.metadata_location != pointer:
-            view = await self._catalog.load(topic_id)
-        self._held[topic_id] = _Held(view, checked_at_s)
-        return view
+        if held is not None and held.view is not None and held.view.metadata_location == pointer:
+            fresh = _Held(held.view, checked_at_s, held.loaded_at_s)
+        else:
+            view = None if pointer is None else await self._catalog.load(topic_id)
+            fresh = _Held(view, checked_at_s, loop.time())
+        self._held[topic_id] = fresh
+        return fresh.view
 
 
 def frontier_of(view: View | None, partition_index: int) -> int:
