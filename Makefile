@@ -84,7 +84,7 @@ bench: .venv/.dev .cache/kernels jars ## Measure ourselves beside a real Kafka (
 
 simulate: export SEED := $(or $(SEED),1)
 simulate: export HISTORIES := $(or $(HISTORIES),500)
-simulate: .venv/.dev .cache/kernels ## Run the log protocol in simulated worlds with faults (SEED, HISTORIES, BUG, JOBS)
+simulate: .venv/.dev .cache/kernels ## Run the log protocol in simulated worlds with faults (SEED, HISTORIES, STEP, BUG, JOBS)
 	PYTHONPATH=tests $(BIN)/python -m simulator
 
 format: .venv/.dev ## Let ruff format and fix

@@ -1,4 +1,4 @@
-"""`make simulate SEED=… HISTORIES=… [BUG=…] [JOBS=…]`: many histories, or one with its whole trace."""
+"""`make simulate SEED=… HISTORIES=… [STEP=…] [BUG=…] [JOBS=…]`: many histories, or one with its whole trace."""
 
 import logging
 import os
@@ -16,11 +16,12 @@ from simulator.pool import explain, play
 def main() -> int:
     console = Console(highlight=False, markup=False, soft_wrap=True)
     first, count = int(os.environ.get("SEED", "1")), int(os.environ.get("HISTORIES", "1"))
-    bug, jobs = os.environ.get("BUG", ""), int(os.environ.get("JOBS") or "0")
+    bug, jobs, step = os.environ.get("BUG", ""), int(os.environ.get("JOBS") or "0"), int(os.environ.get("STEP") or "1")
     if bug and bug not in BUGS:
         console.print(f"no bug is called {bug}; there are: {', '.join(BUGS)}")
         return 2
-    return _show(console, first, bug) if count == 1 else _count(console, first, count, bug, jobs)
+    seeds = range(first, first + count * step, step)
+    return _show(console, first, bug) if count == 1 else _count(console, seeds, bug, jobs)
 
 
 def _show(console: Console, seed: int, bug: str) -> int:
@@ -34,14 +35,14 @@ def _show(console: Console, seed: int, bug: str) -> int:
     return int(report.violation is not None)
 
 
-def _count(console: Console, first: int, count: int, bug: str, jobs: int) -> int:
-    broken = []
+def _count(console: Console, seeds: range, bug: str, jobs: int) -> int:
+    broken, count = [], len(seeds)
     acked = 0
     started_s = time.perf_counter()
     columns = (TextColumn("histories"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=count)
-        for report in play(first, count, bug=bug, jobs=jobs):
+        for report in play(seeds.start, count, step=seeds.step, bug=bug, jobs=jobs):
             acked += report.acked
             if report.violation is not None:
                 broken.append(report)
@@ -49,7 +50,7 @@ def _count(console: Console, first: int, count: int, bug: str, jobs: int) -> int
             progress.advance(task)
     seconds = time.perf_counter() - started_s
     console.print(
-        f"{count} histories, seeds {first} to {first + count - 1}: {acked} records acknowledged, "
+        f"{count} histories, seeds {seeds[0]} to {seeds[-1]}: {acked} records acknowledged, "
         f"{len(broken)} violations, {seconds:.0f} s, {count / seconds:.0f} histories/s"
     )
     if broken:

@@ -4,7 +4,7 @@ The invariants are those of docs/ARCHITECTURE.md. A violation ends the history. 
 by `simulator.watcher`, which shares this record.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import pairwise
 from typing import NoReturn
 from uuid import UUID
@@ -29,7 +29,9 @@ class Auditor:
         self._sent: dict[bytes, tuple[StreamPartition, int, bool]] = {}
         """Value → where it belongs, how often it may be in the log at the most, whether its producer's order counts."""
         self.deleted: dict[StreamPartition, dict[int, None]] = {}
-        """Offsets that an outside engine deleted, or tried to."""
+        """Offsets that an outside engine deleted, or tried to, and those that folds have taken out."""
+        self.retired: dict[StreamPartition, dict[int, None]] = {}
+        """Offsets below the log start whose rows left the table: nobody may be led over them."""
         self.gone: dict[UUID, None] = {}
         """Deleted topics: nobody may see anything of them any more."""
         self.holders: dict[str, Process] = {}
@@ -68,23 +70,33 @@ class Auditor:
             self._last_acked[partition, producer] = offset
         self.stored(partition, base, values)
 
-    def read(self, partition: StreamPartition, position: int, rows: Iterable[Row], end: int, who: str) -> None:
-        """A fetch at `position` was answered with these rows and advances the reader to `end`."""
+    def read(
+        self,
+        partition: StreamPartition,
+        position: int,
+        rows: Iterable[Row],
+        end: int,
+        who: str,
+        *,
+        missing: Container[int] = (),
+    ) -> None:
+        """A fetch at `position` was answered with these rows and advances the reader to `end`. `missing`: offsets that
+        need not be there, beside those that were deleted."""
         expected = position
         for row in rows:
-            self._check_gap(partition, expected, row.offset, who)
+            self._check_gap(partition, expected, row.offset, who, missing)
             self.told(partition, row.offset, row.value, who)
             expected = row.offset + 1
-        self._check_gap(partition, expected, end, who)
+        self._check_gap(partition, expected, end, who, missing)
 
-    def audit_stream(self, partition: StreamPartition, rows: Sequence[Row], end: int, who: str) -> None:
-        """Everything that a broker serves of a partition, in order, after the faults have stopped."""
-        self.read(partition, 0, rows, end, who)
+    def audit_stream(self, partition: StreamPartition, start: int, rows: Sequence[Row], end: int, who: str) -> None:
+        """All that a broker serves of a partition from its log start on, in order, after the faults have stopped."""
+        self.read(partition, start, rows, end, who)
         found = {row.offset: row.value for row in rows}
         if len(found) != len(rows):
             self.fail(f"I1: {who} serves an offset of partition {partition.index} twice")
         for offset, value in self.acked.get(partition, {}).items():
-            if found.get(offset) != value and offset not in self.deleted.get(partition, {}):
+            if offset >= start and found.get(offset) != value and offset not in self.deleted.get(partition, {}):
                 self.fail(
                     f"I3: {value!r} was acknowledged at {partition.index}/{offset}; {who} has {found.get(offset)!r}"
                 )
@@ -103,12 +115,13 @@ class Auditor:
                 self.fail(f"I5: the table has an offset of partition {index} twice")
             if mine and mine[-1].offset >= frontier:
                 self.fail(f"I5: the table has {index}/{mine[-1].offset}, beyond its frontier {frontier}")
-            self.read(StreamPartition(topic, index), 0, mine, frontier, "the table")
+            partition = StreamPartition(topic, index)
+            self.read(partition, 0, mine, frontier, "the table", missing=self.retired.get(partition, {}))
 
-    def _check_gap(self, partition: StreamPartition, start: int, end: int, who: str) -> None:
+    def _check_gap(self, partition: StreamPartition, start: int, end: int, who: str, missing: Container[int]) -> None:
         deleted = self.deleted.get(partition, {})
         for offset in range(start, end):
-            if offset not in deleted:
+            if offset not in deleted and offset not in missing:
                 self.fail(f"I2/I4: {who} skips {partition.index}/{offset}")
 
     def _count(self, values: Iterable[bytes]) -> None:

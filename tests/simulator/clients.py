@@ -110,6 +110,8 @@ class ConsumerActor:
             self._positions[partition] = end
             if fetched.parts and end <= position:
                 history.auditor.fail(f"I4: {self._name}: a fetch at {position} below the end did not advance")
+        elif isinstance(fetched.error, OffsetOutOfRange) and position < history.watcher.log_start(partition):
+            self._positions[partition] = history.watcher.log_start(partition)
         elif isinstance(fetched.error, OffsetOutOfRange):
             history.auditor.fail(f"I3: {self._name} is told out of range: {fetched.error}")
         elif not isinstance(fetched.error, RetryableError | UnknownStream):

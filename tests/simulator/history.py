@@ -7,9 +7,11 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+from lakestream.catalog.files import version_of
 from lakestream.catalog.port import View
 from lakestream.errors import LakestreamError, RetryableError
 from lakestream.frontier.naming import DATA_FOLDER, parse_file_name
+from lakestream.frontier.rewritten import parse_rewritten
 from lakestream.metadata.counters import current_generation
 from lakestream.metadata.topics import Topic
 from lakestream.model import StreamPartition
@@ -23,8 +25,10 @@ from simulator.batches import Row
 from simulator.clients import ConsumerActor, ProducerActor, fetch, rows_of
 from simulator.freshener import FreshenerActor
 from simulator.groups import MemberActor
+from simulator.keeper import KeeperActor, small_folds
 from simulator.loop import START_S, SimulatedLoop, Stuck
 from simulator.outsiders import EngineActor, OwnerActor
+from simulator.policies import MERGES, policy_of, suited
 from simulator.scene import draw_scene
 from simulator.watcher import Watcher
 from simulator.world import CALM_S, World
@@ -52,7 +56,7 @@ def run(seed: int) -> Report:
     history = History(seed, loop)
     violation: str | None = None
     try:
-        with watched(history.auditor.fail):
+        with watched(history.auditor.fail), small_folds():
             loop.run_until_complete(history.play())
     except Violation as error:
         violation = str(error)
@@ -78,17 +82,21 @@ class History:
 
     def __post_init__(self) -> None:
         random = Random(self.seed)
-        self.scene = draw_scene(random)
+        scene = draw_scene(random)
+        kept = policy_of(self.seed, scene)
+        self.policy = kept or MERGES
+        self.scene = scene if kept is None else suited(scene, kept)
         self.world = World(self.loop, random, self.scene.faults)
         self.store = SimulatedStore(self.world)
         self.objects = SimulatedObjects(
             self.world, stale_s=self.scene.stale_s, partial_deletes=self.scene.partial_deletes
         )
         self.auditor = Auditor(self.world)
-        self.watcher = Watcher(self.world, self.store, self.objects, self.tables, self.auditor)
+        self.watcher = Watcher(self.world, self.store, self.objects, self.tables, self.auditor, self.policy)
         self._brokers = [BrokerActor(self, number + 1) for number in range(self.scene.brokers)]
         self._pipelines = [PipelineActor(self, number) for number in range(self.scene.pipelines)]
         self._owner = OwnerActor(self, self.scene.recreations)
+        self._keepers = [KeeperActor(self, number) for number in range(0 if kept is None else 2)]
         self._background: list[asyncio.Task[Any]] = []
 
     def partitions(self) -> list[StreamPartition]:
@@ -107,7 +115,8 @@ class History:
         for server in (*self._brokers, *self._pipelines):
             self._spawn(server.live())
         await self._owner.create()
-        visitors: list[ConsumerActor | MemberActor | EngineActor | FreshenerActor] = [
+        visitors: list[ConsumerActor | MemberActor | EngineActor | FreshenerActor | KeeperActor] = [
+            *self._keepers,
             *(ConsumerActor(self, number) for number in range(scene.consumers)),
             *(MemberActor(self, number) for number in range(scene.members)),
             *([EngineActor(self)] if scene.engine else []),
@@ -119,7 +128,7 @@ class History:
                 self,
                 number,
                 idempotent=random.random() < scene.idempotent,
-                batches=random.randint(2, scene.batches_most),
+                batches=random.randint(scene.batches_least, scene.batches_most),
             )
             for number in range(scene.producers)
         ]
@@ -139,6 +148,9 @@ class History:
         await self._until(
             lambda: all(map(self.watcher.caught_up, self.partitions())), "I7: the log does not reach the table"
         )
+        await self._until(
+            lambda: not any(keeper.is_at_work for keeper in self._keepers), "I7: a keeper does not come round"
+        )
         begun = {pipeline: pipeline.begun for pipeline in self._pipelines}
         await self._until(
             lambda: all(pipeline.finished > begun[pipeline] for pipeline in self._pipelines),
@@ -155,8 +167,9 @@ class History:
     async def _audit(self) -> None:
         for broker in self._brokers:
             for partition in self.partitions():
-                found, end = await self._unless_violated(self._read_all(broker, partition))
-                self.auditor.audit_stream(partition, found, end, f"broker {broker.number}")
+                start = self.watcher.log_start(partition)
+                found, end = await self._unless_violated(self._read_all(broker, partition, start))
+                self.auditor.audit_stream(partition, start, found, end, f"broker {broker.number}")
         assert self.topic is not None
         view = self.watcher.view(self.topic.topic_id)
         self.auditor.audit_table(self.topic.topic_id, self.watcher.table_rows(view), view)
@@ -186,12 +199,18 @@ class History:
         view, prefix = self.watcher.view(self.topic.topic_id), self.objects.url + "/"
         live = {file.path for file in view.files}
         found = [key for key in self.objects.objects if f"{prefix}{key}".startswith(f"{view.location}/{DATA_FOLDER}")]
-        bounds = {key: parse_file_name(key.rsplit("/", 1)[-1]) for key in found if prefix + key not in live}
-        return [key for key, at in bounds.items() if at is not None and at.last < view.frontier[at.partition]]
+        names = {key: key.rsplit("/", 1)[-1] for key in found if prefix + key not in live}
+        bounds = {key: parse_file_name(name) for key, name in names.items()}
+        rewritten = {key: parse_rewritten(name) for key, name in names.items()}
+        version = version_of(view.metadata_location)
+        return [
+            *(key for key, at in bounds.items() if at is not None and at.last < view.frontier[at.partition]),
+            *(key for key, at in rewritten.items() if at is not None and at.last_version < version),
+        ]
 
-    async def _read_all(self, broker: BrokerActor, partition: StreamPartition) -> tuple[list[Row], int]:
+    async def _read_all(self, broker: BrokerActor, partition: StreamPartition, start: int) -> tuple[list[Row], int]:
         found: list[Row] = []
-        position = 0
+        position = start
         while True:
             at = position
 

@@ -158,16 +158,15 @@ class OwnerActor:
         history = self._history
         while history.topic is None:
             try:
-                history.topic = await history.broker().call(_create)
+                history.topic = await history.broker().call(self._create)
             except StreamExists:
                 history.topic = (await _retry(history, _find)).get(TOPIC)
             except RetryableError:
                 await asyncio.sleep(_RETRY_S)
         history.world.trace(f"owner has {history.topic.topic_id.hex[:4]}")
 
-
-async def _create(streams: Streams) -> Topic:
-    return await streams.create_topic(TOPIC, 2, {})
+    async def _create(self, streams: Streams) -> Topic:
+        return await streams.create_topic(TOPIC, 2, self._history.policy.settings)
 
 
 async def _find(streams: Streams) -> dict[str, Topic]:

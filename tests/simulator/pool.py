@@ -19,10 +19,10 @@ _CHUNK: Final = 20
 _SHOWN_LINES: Final = 40
 
 
-def play(first_seed: int, count: int, *, bug: str = "", jobs: int = 0) -> Iterator[Report]:
-    """The reports of seeds first_seed to first_seed + count - 1, in order. Only a broken history comes with its trace.
-    Without `jobs` every core works."""
-    seeds = range(first_seed, first_seed + count)
+def play(first_seed: int, count: int, *, step: int = 1, bug: str = "", jobs: int = 0) -> Iterator[Report]:
+    """The reports of so many seeds from first_seed on, in order. Only a broken history comes with its trace. Without
+    `jobs` every core works."""
+    seeds = range(first_seed, first_seed + count * step, step)
     chunks = [seeds[start : start + _CHUNK] for start in range(0, count, _CHUNK)]
     workers = min(jobs or len(os.sched_getaffinity(0)), len(chunks))
     # Spawned, not forked: the caller may have threads.

@@ -18,6 +18,7 @@ class Scene:
     brokers: int
     pipelines: int
     producers: int
+    batches_least: int
     batches_most: int
     idempotent: float
     """The share of producers that are."""
@@ -63,6 +64,7 @@ def draw_scene(random: Random) -> Scene:
         brokers=random.choice((2, 2, 2, 3) if grouped else (1, 1, 2, 2, 3)),
         pipelines=1 if grouped else random.choice((1, 1, 1, 2)),
         producers=1 if grouped else random.choice((1, 1, 1, 2, 2)),
+        batches_least=2,
         batches_most=3 if grouped or racing else random.choice((3, 5) if recreating or outside else (2, 2, 2, 2, 2, 7)),
         idempotent=random.choice((0.0, 0.7, 1.0)),
         first_sequence=random.choice((0, 0, _SEQUENCE_LAST - 1)),

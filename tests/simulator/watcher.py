@@ -9,6 +9,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from lakestream.catalog.port import View
+from lakestream.frontier.compaction import folded_ms
 from lakestream.metadata import codec
 from lakestream.metadata.groups import CommittedOffset, GroupState
 from lakestream.metadata.head import EXTENTS, HEAD, Extent, Head, partition_of, shard_of
@@ -19,6 +20,8 @@ from lakestream.wal import WAL_PREFIX, parse_key
 from simulator.auditor import Auditor
 from simulator.backends import SimulatedObjects, SimulatedStore
 from simulator.batches import Row, rows
+from simulator.leaving import Leaving
+from simulator.policies import Policy
 from simulator.tables import decode_rows
 from simulator.world import World, current_process, run_now
 
@@ -38,12 +41,15 @@ class Watcher:
         objects: SimulatedObjects,
         tables: Mapping[str, View],
         auditor: Auditor,
+        policy: Policy,
     ) -> None:
         self._world = world
         self._core = store.core
         self._objects = objects
         self._tables = tables
         self._auditor = auditor
+        self._policy = policy
+        self._leaving = Leaving(auditor, policy)
         self._heads: dict[str, Head] = {}
         self._extents: dict[str, list[Extent]] = {}
         self._deleted: set[str] = set()
@@ -66,6 +72,12 @@ class Watcher:
             self._auditor.fail(f"I5: topic {topic.hex[:4]} has no table of its own")
         return found
 
+    def log_start(self, partition: StreamPartition) -> int:
+        return self._heads.get(shard_of(partition), Head()).log_start
+
+    def end_offset(self, partition: StreamPartition) -> int:
+        return self._heads.get(shard_of(partition), Head()).next_offset
+
     def caught_up(self, partition: StreamPartition) -> bool:
         head = self._heads.get(shard_of(partition))
         return head is not None and head.frontier == head.next_offset
@@ -86,7 +98,7 @@ class Watcher:
         view = self._views.get(f"table/{partition.topic_id.hex}")
         frontier = view.frontier[partition.index] if view is not None else 0
         for offset, value in enumerate(values, base):
-            if offset in self._auditor.deleted.get(partition, {}):
+            if offset in self._auditor.deleted.get(partition, {}) or offset in self._auditor.retired.get(partition, {}):
                 continue
             found = [row.value for row in self._held(shard, partition, offset, frontier) if row.offset == offset]
             if found != [value]:
@@ -156,7 +168,16 @@ class Watcher:
         if len(view.frontier) < len(old) or any(now < then for now, then in zip(view.frontier, old, strict=False)):
             self._auditor.fail(f"I6: a table's frontier fell from {old} to {view.frontier}")
         if before is None or before.files != view.files or old != view.frontier:
-            self._auditor.audit_table(view.topic_id, self.table_rows(view), view)
+            now = self.table_rows(view)
+            self._leaving.judge(view.topic_id, [] if before is None else self.table_rows(before), now, self.log_start)
+            if self._policy.folds:
+                marks = [(folded_ms(file) is not None, self._file(file.path)) for file in view.files]
+                self._leaving.judge_marks(
+                    view.topic_id,
+                    [row for is_marked, found in marks if is_marked for row in found],
+                    [row for is_marked, found in marks if not is_marked for row in found],
+                )
+            self._auditor.audit_table(view.topic_id, now, view)
             self._world.trace(f"table {shard[6:10]} now has {view.frontier}")
         self._views[shard] = view
 
@@ -199,6 +220,8 @@ class Watcher:
                 self._auditor.fail(
                     f"I6: {name} of {shard[-8:]} fell from {getattr(before, name)} to {getattr(head, name)}"
                 )
+        if head.log_start > self._furthest_start(head):
+            self._auditor.fail(f"I3: the log start of {shard[-8:]} moved to {head.log_start}")
         extents = [codec.decode(each.value, Extent, Address(shard, each.key)) for each in entries]
         self._check_tail(shard, head, extents)
         for extent in extents:
@@ -207,6 +230,12 @@ class Watcher:
             if extent.base_offset >= before.next_offset:
                 self._enter(shard, extent, before.fence)
         self._heads[shard], self._extents[shard] = head, extents
+
+    def _furthest_start(self, head: Head) -> int:
+        """Where the log may begin at the most."""
+        if self._policy.deletes:
+            return head.next_offset
+        return head.frontier if self._policy.moves_start else 0
 
     def _enter(self, shard: str, extent: Extent, fence: int) -> None:
         """I8: nothing below the fence enters the log. I1: bytes that were uploaded once enter it once."""

@@ -1,11 +1,11 @@
-"""`python -m simulator.bugs`: how many histories, from seed 1 on, it takes to find each planted bug."""
+"""`python -m simulator.bugs`: how many histories it takes to find each planted bug."""
 
 import logging
 import os
 from concurrent.futures import ProcessPoolExecutor
 from typing import Final
 
-from simulator.bugs import BUGS
+from simulator.bugs import BUGS, seeds_for
 from simulator.history import run
 
 LIMIT: Final = int(os.environ.get("HISTORIES") or "1000")
@@ -15,7 +15,7 @@ def first_seed(name: str) -> tuple[int | None, str]:
     """The first seed that finds the bug, and what it finds."""
     logging.disable(logging.CRITICAL)
     with BUGS[name]():
-        for seed in range(1, LIMIT + 1):
+        for seed in seeds_for(name, LIMIT):
             violation = run(seed).violation
             if violation is not None:
                 return seed, violation

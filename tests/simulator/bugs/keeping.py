@@ -1,0 +1,108 @@
+"""Bugs in the upkeep of tables: merges, folds and retention."""
+
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+from lakestream.catalog.simulated import SimulatedTables
+from lakestream.errors import Unavailable
+from lakestream.frontier import compaction, maintenance, orphans, retention, rewrite
+from lakestream.frontier.naming import FileBound
+from lakestream.frontier.retention import Retirement
+from lakestream.stream.views import Views
+from simulator.bugs.registry import upkeep_bug
+
+
+@upkeep_bug
+def rows_dropped_before_the_log_start() -> Iterator[None]:
+    """Old rows leave the table while the stream still begins with them."""
+    real = retention.retire
+
+    async def hasty(lake: Any, topic: Any, planned: Retirement) -> Any:
+        done = await real(lake, topic, Retirement({}, planned.drop))
+        await real(lake, topic, Retirement(planned.log_starts))
+        return done
+
+    with patch.object(maintenance, "retire", hasty):
+        yield
+
+
+@upkeep_bug
+def head_older_than_the_view() -> Iterator[None]:
+    """A broker takes rows that retention took for a gap: it has not heard of the log start that passed them."""
+    with patch.object(Views, "loaded_at_s", lambda self, topic_id: float("-inf")):
+        yield
+
+
+@upkeep_bug
+def merge_on_a_table_that_has_changed() -> Iterator[None]:
+    """A merge is committed though some of its files were rewritten since it read them."""
+    real = SimulatedTables.commit
+
+    async def careless(self: SimulatedTables, view: Any, *, add: Any, remove: Any, frontier: Any) -> Any:
+        live = [file for file in remove if file in view.files]
+        return await real(self, view, add=add, remove=live, frontier=frontier)
+
+    with patch.object(rewrite, "_still_holds", lambda *_: True), patch.object(SimulatedTables, "commit", careless):
+        yield
+
+
+@upkeep_bug
+def merged_files_discarded_after_an_unknown_outcome() -> Iterator[None]:
+    """A merge whose commit got no reply deletes what it wrote, which the table may name by now."""
+    store, in_place = rewrite._store, rewrite.put_in_place
+    stored: list[Any] = []
+
+    async def noted(*args: Any) -> Any:
+        stored[:] = await store(*args)
+        return list(stored)
+
+    async def tidy(lake: Any, *args: Any, **options: Any) -> Any:
+        stored.clear()
+        try:
+            return await in_place(lake, *args, **options)
+        except Unavailable:
+            await rewrite.discard(lake, list(stored))
+            raise
+
+    with (
+        patch.object(rewrite, "_store", noted),
+        patch.object(maintenance, "put_in_place", tidy),
+        patch.object(compaction, "put_in_place", tidy),
+    ):
+        yield
+
+
+@upkeep_bug
+def merged_files_collected_before_their_commit() -> Iterator[None]:
+    """A merged file that no table names is taken for an orphan, whatever its name says."""
+    real = orphans._is_lost
+
+    with patch.object(orphans, "_is_lost", lambda at, named: not isinstance(at, FileBound) or real(at, named)):
+        yield
+
+
+@upkeep_bug
+def fold_of_the_dirty_alone() -> Iterator[None]:
+    """A fold does not look into files that were folded before, though some of their records are newer."""
+    real = compaction.plan_fold
+
+    def plan_fold(*args: Any) -> Any:
+        planned = real(*args)
+        return planned and compaction.Fold(planned.dirty, (), planned.folded, planned.clean_below, planned.learns_all)
+
+    with patch.object(maintenance, "plan_fold", plan_fold):
+        yield
+
+
+@upkeep_bug
+def fold_leaves_what_was_folded() -> Iterator[None]:
+    """A fold marks its files, but takes nothing out of those that were folded before."""
+    real = compaction.plan_fold
+
+    def plan_fold(*args: Any) -> Any:
+        planned = real(*args)
+        return planned and compaction.Fold(planned.dirty, planned.newer, (), planned.clean_below, planned.learns_all)
+
+    with patch.object(maintenance, "plan_fold", plan_fold):
+        yield
