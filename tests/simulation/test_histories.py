@@ -64,7 +64,7 @@ FAULTS = (
     "owner deletes",
 )
 
-UPKEEP = (": merge files", ": fold keys", ": move log start", ": drop rows", ": delete records")
+UPKEEP = (": merge files", ": fold keys", ": move log start", ": drop rows", ": delete records", "delta log")
 
 
 @pytest.fixture(autouse=True)

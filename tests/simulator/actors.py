@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import ObjectMissing, RetryableError, UnknownStream
 from lakestream.frontier.collector import Collector
+from lakestream.frontier.delta import Mirrors
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.orphans import Orphans
 from lakestream.frontier.worker import Worker
@@ -140,6 +141,8 @@ class PipelineActor:
         topics = Topics(history.store, runtime)
         worker = Worker(lake, topics, name=f"{self._name}-{runtime.new_id()}", respect_leases=world.chance(0.5))
         collector, orphans = Collector(lake), Orphans(lake, topics)
+        tables = SimulatedTables(history.store, history.tables)
+        mirrors = Mirrors(tables, history.delta, history.delta, topics, runtime, scene.pipeline)
         rest_s = _REST_LEAST_S
         while True:
             if world.is_calm:
@@ -154,6 +157,8 @@ class PipelineActor:
                     world.trace(f"{self._name} sets the topic aside: {failure.error}")
                     if not isinstance(failure.error, RetryableError | UnknownStream | ObjectMissing):
                         history.auditor.fail(f"I4: {self._name} reports {failure.error}")
+                if history.policy.mirrors:
+                    await self._mirror(mirrors)
                 if world.is_calm or world.chance(scene.collects):
                     await collector.collect()
                 if world.is_calm or world.chance(scene.collects):
@@ -162,3 +167,9 @@ class PipelineActor:
             except (RetryableError, UnknownStream) as error:
                 world.trace(f"{self._name} stops short: {error}")
             await asyncio.sleep(world.random.uniform(0.5, 1.0) * rest_s)
+
+    async def _mirror(self, mirrors: Mirrors) -> None:
+        for _, failure in (await mirrors.mirror()).failures:
+            self._history.world.trace(f"{self._name} leaves the mirror: {failure}")
+            if not isinstance(failure, RetryableError | UnknownStream):
+                self._history.auditor.fail(f"I5: {self._name} cannot mirror: {failure}")

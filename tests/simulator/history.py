@@ -23,6 +23,7 @@ from simulator.auditor import Auditor, Violation
 from simulator.backends import SimulatedObjects, SimulatedStore
 from simulator.batches import Row
 from simulator.clients import ConsumerActor, ProducerActor, fetch, rows_of
+from simulator.delta import SimulatedDelta
 from simulator.freshener import FreshenerActor
 from simulator.groups import MemberActor
 from simulator.keeper import KeeperActor, small_folds
@@ -93,6 +94,7 @@ class History:
         )
         self.auditor = Auditor(self.world)
         self.watcher = Watcher(self.world, self.store, self.objects, self.tables, self.auditor, self.policy)
+        self.delta = SimulatedDelta(self.world, self.tables, self.auditor)
         self._brokers = [BrokerActor(self, number + 1) for number in range(self.scene.brokers)]
         self._pipelines = [PipelineActor(self, number) for number in range(self.scene.pipelines)]
         self._owner = OwnerActor(self, self.scene.recreations)
@@ -156,6 +158,11 @@ class History:
             lambda: all(pipeline.finished > begun[pipeline] for pipeline in self._pipelines),
             "I7: a pipeline does not come round",
         )
+        await self._until(self._is_mirrored, "I7: the Delta log does not follow the table")
+
+    def _is_mirrored(self) -> bool:
+        assert self.topic is not None
+        return not self.policy.mirrors or self.delta.shows(self.watcher.view(self.topic.topic_id))
 
     async def _until(self, holds: Callable[[], bool], trouble: str) -> None:
         deadline = self.loop.time() + _SETTLE_S

@@ -100,7 +100,6 @@ class KeeperActor:
             if not isinstance(failure, RetryableError | UnknownStream | ObjectMissing):
                 history.auditor.fail(f"I5: {self._name} reports {failure}")
 
-
     async def _delete_records(self) -> None:
         """As an owner does, through any broker, up to any record that there is."""
         history, world = self._history, self._history.world

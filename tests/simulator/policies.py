@@ -27,6 +27,8 @@ class Policy:
     deletes: bool = False
     drops: bool = False
     folds: bool = False
+    mirrors: bool = False
+    """A Delta log follows the table."""
 
     @property
     def only_merges(self) -> bool:
@@ -44,6 +46,7 @@ _POLICIES: Final = (
     ),
     Policy("retention of the stream", {"retention.bytes": "150"}, moves_start=True),
     Policy("retention of the table", {"lakestream.table.retention.ms": "400"}, moves_start=True, drops=True),
+    Policy("mirror", {"lakestream.table.formats": "iceberg,delta"}, mirrors=True),
     Policy("deleted records", {"retention.bytes": "150"}, moves_start=True, deletes=True),
 )
 
@@ -66,6 +69,7 @@ def suited(scene: Scene, policy: Policy) -> Scene:
         lasts_s=max(scene.lasts_s, 3.0),
         rest_most_s=0.1,
         collects=1.0,
+        pipelines=2 if policy.mirrors else scene.pipelines,
         engine=scene.engine or policy.folds,
         engine_rest_most_s=0.3 if policy.folds else scene.engine_rest_most_s,
         pipeline=msgspec.structs.replace(scene.pipeline, max_tick_bytes=200),

@@ -51,6 +51,7 @@ class Watcher:
         self._policy = policy
         self._leaving = Leaving(auditor, policy)
         self._heads: dict[str, Head] = {}
+        self._log_starts: dict[str, int] = {}
         self._extents: dict[str, list[Extent]] = {}
         self._deleted: set[str] = set()
         self._entered: set[tuple[str, str, int]] = set()
@@ -73,7 +74,8 @@ class Watcher:
         return found
 
     def log_start(self, partition: StreamPartition) -> int:
-        return self._heads.get(shard_of(partition), Head()).log_start
+        """Of a log that was deleted: where it began."""
+        return self._log_starts.get(shard_of(partition), 0)
 
     def end_offset(self, partition: StreamPartition) -> int:
         return self._heads.get(shard_of(partition), Head()).next_offset
@@ -230,6 +232,7 @@ class Watcher:
             if extent.base_offset >= before.next_offset:
                 self._enter(shard, extent, before.fence)
         self._heads[shard], self._extents[shard] = head, extents
+        self._log_starts[shard] = head.log_start
 
     def _furthest_start(self, head: Head) -> int:
         """Where the log may begin at the most."""

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import AsyncMock, Mock, patch
 
 from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import Unavailable
 from lakestream.frontier import compaction, maintenance, orphans, retention, rewrite
+from lakestream.frontier.delta import Mirrors, mirror
 from lakestream.frontier.naming import FileBound
 from lakestream.frontier.retention import Retirement
+from lakestream.metadata.topics import Topic
 from lakestream.stream.views import Views
 from simulator.bugs.registry import upkeep_bug
 
@@ -105,4 +107,20 @@ def fold_leaves_what_was_folded() -> Iterator[None]:
         return planned and compaction.Fold(planned.dirty, planned.newer, (), planned.clean_below, planned.learns_all)
 
     with patch.object(maintenance, "plan_fold", plan_fold):
+        yield
+
+
+@upkeep_bug
+def mirror_of_a_view_from_before_the_log() -> Iterator[None]:
+    """A Delta mirror reads the table first and the log second: one that slept in between puts Delta back."""
+    real = Mirrors._mirror
+
+    async def hasty(self: Mirrors, topic: Topic, known: Any) -> bool:
+        views = self._views
+        view = await views.load(topic.topic_id)
+        early = Mirrors(views, self._tables, self._log, self._topics, self._runtime, self._settings)
+        early._views = Mock(pointer=views.pointer, load=AsyncMock(return_value=view))
+        return await real(early, topic, known)
+
+    with patch.object(Mirrors, "_mirror", hasty), patch.object(mirror, "version_of", lambda location: -1):
         yield
