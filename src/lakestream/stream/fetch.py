@@ -128,18 +128,25 @@ class Fetcher:
                 except ObjectMissing as error:
                     trouble, parts = error, None
             if parts is not None:
-                if view is not None and tail.checked_at_s <= self._views.loaded_at_s(partition.topic_id):
-                    # Rows may have left the table since the head was read: the log start passed them first, so that
-                    # nobody takes what retention took for a gap.
-                    await self._tails.refresh([partition])
-                    tail = self._tails.get(partition)
-                    _check_range(request, tail)
+                if request.offset < frontier_of(view, partition.index):
+                    tail = await self._after_the_view(request, tail)
                 return Fetched(partition, parts, tail.end_offset, tail.head.log_start)
         if trouble is not None and await self._views.current(partition.topic_id, reload=True) != view:
             raise Unavailable(f"{view.table if view else 'the table'} changes faster than it is read: fetch again")
         raise trouble or StorageError(
             f"offset {request.offset} of {partition.topic_id}-{partition.index} is neither in the table nor in the WAL"
         )
+
+    async def _after_the_view(self, request: FetchPartition, tail: Tail) -> Tail:
+        """The head as it was once the view had been loaded, or later. Rows may have left the table since an older one
+        was read: the log start passed them first, so that nobody takes what retention took for a gap."""
+        partition = request.partition
+        if tail.checked_at_s <= self._views.loaded_at_s(partition.topic_id):
+            await self._tails.refresh([partition])
+            tail = self._tails.get(partition)
+        # In any case: others' looks change what this broker knows.
+        _check_range(request, tail)
+        return tail
 
     async def _route(
         self, view: View | None, tail: Tail, request: FetchPartition, budget_bytes: int, *, at_least_one: bool
