@@ -215,8 +215,8 @@ class World:
     def catalog_on(self, store: Store) -> TableCatalog:
         return self.catalog or SimulatedTables(store, self.tables)
 
-    async def create(self, name: str, partitions: int) -> Topic:
-        topic = await Topics(self.store, self.runtime).create(name, partitions, {})
+    async def create(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> Topic:
+        topic = await Topics(self.store, self.runtime).create(name, partitions, dict(configs or {}))
         self.topics[topic.topic_id] = topic
         if isinstance(self.objects, AuditedObjects):
             self.objects.partitions += topic.each_partition()

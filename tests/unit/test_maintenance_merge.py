@@ -105,6 +105,22 @@ def test_a_dry_run_says_the_same_and_changes_nothing() -> None:
     asyncio.run(test())
 
 
+def test_an_owner_may_keep_merges_to_himself() -> None:
+    async def test() -> None:
+        world = _world()
+        topic = await world.create("t", 1, {"lakestream.table.merge.enable": "false"})
+        await _fill(world, topic, 6)
+        before = await _view(world, topic)
+        assert await _maintenance(world).maintain(topic, dry_run=True) == []
+        assert (await _maintenance(world).run()).steps == ()
+        assert await _view(world, topic) == before
+        await Topics(world.store, system()).alter("t", lambda configs: {})
+        assert [step.action for step in (await _maintenance(world).run()).steps] == ["merge files"]
+        assert len((await _view(world, topic)).files) < len(before.files)
+
+    asyncio.run(test())
+
+
 def test_too_much_at_once_is_merged_in_parts() -> None:
     async def test() -> None:
         world = _world()

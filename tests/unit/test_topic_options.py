@@ -28,6 +28,12 @@ def test_both_policies_and_both_formats() -> None:
     assert options.table_formats == ("iceberg", "delta")
 
 
+def test_switches_are_true_or_false_in_any_case() -> None:
+    assert topic_options({}).table_merges
+    assert topic_options({"lakestream.table.merge.enable": " TRUE "}).table_merges
+    assert not topic_options({"lakestream.table.merge.enable": "False"}).table_merges
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -40,6 +46,7 @@ def test_both_policies_and_both_formats() -> None:
         ("lakestream.table.formats", "delta"),
         ("lakestream.table.formats", "iceberg,hudi"),
         ("lakestream.table.commit.interval.ms", "-1"),
+        ("lakestream.table.merge.enable", "perhaps"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name_and_nothing_is_made(name: str, value: str) -> None:

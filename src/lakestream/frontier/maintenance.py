@@ -146,6 +146,8 @@ class Maintenance:
 
     async def _merge(self, topic: Topic, dry_run: bool) -> list[Step]:
         """Of a topic that compacts only files whose keys were not folded yet: a fold merges the others."""
+        if not topic.options.table_merges:
+            return []
         view = await self._lake.catalog.load(topic.topic_id)
         if not is_inside(self._lake, view) or self._tidy.get(topic.topic_id) == view.metadata_location:
             return []

@@ -22,7 +22,13 @@ class Kind:
     LIST: Final = 7
 
 
-_KINDS: Final = {"string": Kind.STRING, "long": Kind.LONG, "double": Kind.DOUBLE, "list": Kind.LIST}
+_KINDS: Final = {
+    "boolean": Kind.BOOLEAN,
+    "string": Kind.STRING,
+    "long": Kind.LONG,
+    "double": Kind.DOUBLE,
+    "list": Kind.LIST,
+}
 
 
 class Source:

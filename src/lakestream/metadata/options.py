@@ -39,6 +39,8 @@ class TopicOptions:
     """How old the table may be before the pipeline moves what is due; 0 is the pipeline's own interval."""
     table_freshness_ms: int
     """How old an engine that loads the table may find it; -1 is as the pipeline left it."""
+    table_merges: bool
+    """The pipeline merges the table's small files; otherwise that is its owner's affair."""
     table_retention_ms: int
     """Older rows leave the table, by whole files."""
     table_statistics_interval_ms: int
@@ -72,6 +74,7 @@ OPTIONS: Final = (
     Option(
         "lakestream.table.freshness.ms", "1000", "long", "How old a table may be that an engine loads; -1: any age."
     ),
+    Option("lakestream.table.merge.enable", "true", "boolean", "Whether the pipeline merges small files of the table."),
     Option("lakestream.table.name", "", "string", "The table's name, if it shall not follow from the topic's."),
     Option("lakestream.table.retention.ms", "-1", "long", "How long the table keeps a row; -1: for ever."),
     Option(
@@ -114,6 +117,7 @@ def _options(settings: frozenset[tuple[str, str]]) -> TopicOptions:
         table_formats=get("lakestream.table.formats", _formats),
         table_commit_interval_ms=get("lakestream.table.commit.interval.ms", _whole),
         table_freshness_ms=get("lakestream.table.freshness.ms", _limit),
+        table_merges=get("lakestream.table.merge.enable", _switch),
         table_retention_ms=get("lakestream.table.retention.ms", _limit),
         table_statistics_interval_ms=get("lakestream.table.statistics.interval.ms", _limit),
         table_name=get("lakestream.table.name", check_alias),
@@ -134,6 +138,13 @@ def _whole(text: str) -> int:
     if not 0 <= number <= _LONG_MOST:
         raise ValueError("it takes a whole number that is not negative")
     return number
+
+
+def _switch(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in ("true", "false"):
+        raise ValueError("it takes true or false")
+    return word == "true"
 
 
 def _ratio(text: str) -> float:
