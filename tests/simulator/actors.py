@@ -8,14 +8,13 @@ from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import ObjectMissing, RetryableError, UnknownStream
 from lakestream.frontier.collector import Collector
 from lakestream.frontier.delta import Mirrors
-from lakestream.frontier.lake import Lake
 from lakestream.frontier.orphans import Orphans
 from lakestream.frontier.worker import Worker
 from lakestream.kafka.groups.coordinator import GroupCoordinator, holder_name
 from lakestream.metadata.brokers import Broker
 from lakestream.metadata.topics import Topics
 from lakestream.stream import Streams
-from simulator.tables import SimulatedHistory, SimulatedTiles
+from simulator.tables import SimulatedHistory
 from simulator.world import Process
 
 if TYPE_CHECKING:
@@ -130,19 +129,11 @@ class PipelineActor:
     async def _work(self, process: Process) -> None:
         history, world, scene = self._history, self._history.world, self._history.scene
         runtime = process.runtime()
-        lake = Lake(
-            history.store,
-            SimulatedTables(history.store, history.tables),
-            history.objects,
-            SimulatedTiles(history.objects, runtime),
-            runtime,
-            scene.pipeline,
-        )
+        lake = history.lake(runtime, scene.pipeline)
         topics = Topics(history.store, runtime)
         worker = Worker(lake, topics, name=f"{self._name}-{runtime.new_id()}", respect_leases=world.chance(0.5))
         collector, orphans = Collector(lake), Orphans(lake, topics)
-        tables = SimulatedTables(history.store, history.tables)
-        mirrors = Mirrors(tables, history.delta, history.delta, topics, runtime, scene.pipeline)
+        mirrors = Mirrors(lake.catalog, history.delta, history.delta, topics, runtime, scene.pipeline)
         rest_s = _REST_LEAST_S
         while True:
             if world.is_calm:

@@ -4,13 +4,10 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import LakestreamError
 from lakestream.frontier.fresh import Freshener
-from lakestream.frontier.lake import Lake
 from lakestream.frontier.settings import FreshSettings
 from lakestream.metadata.topics import Topics
-from simulator.tables import SimulatedTiles
 from simulator.world import Process
 
 if TYPE_CHECKING:
@@ -43,15 +40,7 @@ class FreshenerActor:
             backoff_ms=50,
             max_backoff_ms=200,
         )
-        lake = Lake(
-            history.store,
-            SimulatedTables(history.store, history.tables),
-            history.objects,
-            SimulatedTiles(history.objects, runtime),
-            runtime,
-            settings.pipeline(),
-        )
-        freshener = Freshener(lake, Topics(history.store, runtime), settings)
+        freshener = Freshener(history.lake(runtime, settings.pipeline()), Topics(history.store, runtime), settings)
         while True:
             topic = history.topic
             if topic is not None:

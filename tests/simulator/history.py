@@ -9,12 +9,16 @@ from uuid import UUID
 
 from lakestream.catalog.files import version_of
 from lakestream.catalog.port import View
+from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import LakestreamError, RetryableError
+from lakestream.frontier.lake import Lake
 from lakestream.frontier.naming import DATA_FOLDER, parse_file_name
 from lakestream.frontier.rewritten import parse_rewritten
+from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.counters import current_generation
 from lakestream.metadata.topics import Topic
 from lakestream.model import StreamPartition
+from lakestream.runtime import Runtime
 from lakestream.stream import Streams
 from lakestream.wal import WAL_PREFIX, parse_key
 from simulator.actors import BrokerActor, PipelineActor
@@ -31,6 +35,7 @@ from simulator.loop import START_S, SimulatedLoop, Stuck
 from simulator.outsiders import EngineActor, OwnerActor
 from simulator.policies import MERGES, policy_of, suited
 from simulator.scene import draw_scene
+from simulator.tables import SimulatedTiles
 from simulator.watcher import Watcher
 from simulator.world import CALM_S, World
 
@@ -100,6 +105,11 @@ class History:
         self._owner = OwnerActor(self, self.scene.recreations)
         self._keepers = [KeeperActor(self, number) for number in range(0 if kept is None else 2)]
         self._background: list[asyncio.Task[Any]] = []
+
+    def lake(self, runtime: Runtime, settings: PipelineSettings) -> Lake:
+        """What a process moves records between."""
+        catalog = SimulatedTables(self.store, self.tables)
+        return Lake(self.store, catalog, self.objects, SimulatedTiles(self.objects, runtime), runtime, settings)
 
     def partitions(self) -> list[StreamPartition]:
         """Of the topic as it is now. While there is none, the one place that never answers."""

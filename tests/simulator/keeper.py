@@ -9,10 +9,8 @@ from unittest.mock import patch
 import msgspec
 import pyarrow as pa
 
-from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import ObjectMissing, RetryableError, UnknownStream
 from lakestream.frontier import compaction
-from lakestream.frontier.lake import Lake
 from lakestream.frontier.maintenance import Maintenance
 from lakestream.metadata.topics import Topics
 from lakestream.model import DataFile
@@ -23,7 +21,7 @@ from lakestream.table.writer import WrittenStats
 from simulator.backends import SimulatedObjects
 from simulator.batches import TIMESTAMP_MS, Row
 from simulator.policies import is_tombstone, key_of
-from simulator.tables import SimulatedTiles, decode_rows, encode_rows
+from simulator.tables import decode_rows, encode_rows
 from simulator.world import Process
 
 if TYPE_CHECKING:
@@ -59,17 +57,10 @@ class KeeperActor:
 
     async def _work(self, process: Process) -> None:
         history, world = self._history, self._history.world
-        runtime, settings = process.runtime(), history.scene.pipeline
-        lake = Lake(
-            history.store,
-            SimulatedTables(history.store, history.tables),
-            history.objects,
-            SimulatedTiles(history.objects, runtime),
-            runtime,
-            msgspec.structs.replace(settings, min_merge_files=2, max_commit_attempts=world.random.choice((1, 3, 20))),
-        )
+        runtime, attempts = process.runtime(), world.random.choice((1, 3, 20))
+        settings = msgspec.structs.replace(history.scene.pipeline, min_merge_files=2, max_commit_attempts=attempts)
         maintenance = Maintenance(
-            lake,
+            history.lake(runtime, settings),
             Topics(history.store, runtime),
             name=f"{self._name}-{runtime.new_id()}",
             respect_leases=world.chance(0.5),
