@@ -22,6 +22,7 @@ from lakestream.pipeline.source.plan import HistoryTask, TailTask
 from lakestream.pipeline.source.reading import TopicReader
 from lakestream.pipeline.source.schema import SPARK_SCHEMA
 from lakestream.pipeline.source.streaming import TopicStream
+from lakestream.pipeline.source.view import TableView, ViewClient
 from lakestream.spark import register
 
 _catalogs = count()
@@ -204,6 +205,26 @@ def test_what_is_deleted_from_the_log_is_missed_or_passed_over(node: Node) -> No
     assert places(rest, rest.partitions()) == [(0, n) for n in range(30) if not 20 <= n < 25]
     fresh = TopicStream(parse(strict | {"startingOffsets": "earliest"}), SPARK_SCHEMA)
     assert fresh.initialOffset()["offsets"] == {"0": 25}
+
+
+def test_what_leaves_while_a_batch_is_planned_is_missed_too(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log's start passes rows before retention takes them out of the table: a start that was read before the table
+    does not tell that they are gone."""
+    node.create("shrinking", 1)
+    node.produce("shrinking", 20)
+    node.move()
+    options = {**node.options, "topic": "shrinking", "startingOffsets": "earliest", "maxRecordsPerPartition": "7"}
+    stream = TopicStream(parse(options), SPARK_SCHEMA)
+    start, end = stream.initialOffset(), stream.latestOffset()
+    load = ViewClient.load
+
+    def load_late(self: ViewClient, *args: Any) -> TableView:
+        node.trim("shrinking", 5)
+        return load(self, *args)
+
+    monkeypatch.setattr(ViewClient, "load", load_late)
+    with pytest.raises(OffsetOutOfRange, match="offsets 0 to 5 of partition 0"):
+        stream.partitions(start, end)
 
 
 def test_a_topic_made_anew_is_another_stream(node: Node) -> None:

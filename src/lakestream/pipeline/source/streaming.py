@@ -79,16 +79,16 @@ class TopicStream(DataSourceStreamReader):
         )
         if self._options.fail_on_data_loss:
             _check_forward(starts, ends)
-        hidden = [(partition, start) for partition, start, _ in wanted if start < log.starts[partition]]
-        if hidden and self._options.fail_on_data_loss:
-            partition, offset = hidden[0]
-            raise lost(partition, offset, min(log.starts[partition], ends[partition]))
+        hidden = self._hidden(wanted, log)
         if not hidden and wanted.offset_count <= self._options.max_records_per_partition:
             return tail_tasks(log, wanted, self._options)
         if self._views is None:
             self._views = ViewClient(self._options.catalog)
         _, names = self._log_client().tables()
         view = self._views.load(topic_id, names if self._options.table is None else [self._options.table])
+        # Rows leave the table after the log's start has passed them: one that is read after the view tells of all.
+        log = self._look()
+        self._hidden(wanted, log)
         below, above = wanted.cut(view.frontier)
         above = readable(above, log, fail_on_data_loss=self._options.fail_on_data_loss)
         return [*history_tasks(view, below, self._filter.bounds, self._options), *tail_tasks(log, above, self._options)]
@@ -101,6 +101,15 @@ class TopicStream(DataSourceStreamReader):
 
     def stop(self) -> None:
         self._logs = self._views = None
+
+    def _hidden(self, wanted: Ranges, log: Log) -> bool:
+        """Whether the log's start has passed some of it. `OffsetOutOfRange` unless that is to be passed over."""
+        for partition, start, end in wanted:
+            if start < log.starts[partition]:
+                if self._options.fail_on_data_loss:
+                    raise lost(partition, start, min(log.starts[partition], end))
+                return True
+        return False
 
     def _begin(self, log: Log) -> tuple[UUID, dict[int, int]]:
         """Earliest is where the log starts: what retention has hidden from consumers is not read without being asked
