@@ -21,7 +21,7 @@ from lakestream.table.writer import WrittenStats
 from simulator.backends import SimulatedObjects
 from simulator.batches import TIMESTAMP_MS, Row
 from simulator.policies import is_tombstone, key_of
-from simulator.tables import decode_rows, encode_rows
+from simulator.tables import encode_rows, read_rows
 from simulator.world import Process
 
 if TYPE_CHECKING:
@@ -156,10 +156,6 @@ class SimulatedShares(Shares):
             )
             for partition, offsets in found.items()
         }
-
-
-async def read_rows(objects: SimulatedObjects, file: DataFile) -> list[Row]:
-    return decode_rows(await objects.get(file.path.removeprefix(objects.url + "/")))
 
 
 def _arrow(rows: Sequence[Row]) -> pa.Table:

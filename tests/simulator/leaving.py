@@ -62,7 +62,7 @@ class Leaving:
                     f"I5: the tombstone at {row.partition}/{row.offset} left the table before {held[key]}, which it hid"
                 )
 
-    def judge_marks(self, topic: UUID, marked: Sequence[Row], dirty: Iterable[Row]) -> None:
+    def judge_marks(self, marked: Sequence[Row], dirty: Iterable[Row]) -> None:
         """Below everything that was not folded yet, each key stands once: tombstones go on the strength of that."""
         clean_below: dict[int, int] = {}
         for row in dirty:

@@ -12,7 +12,7 @@ from lakestream.metadata.topics import Topic
 from lakestream.model import DataFile, StreamPartition, WrittenFile
 from lakestream.stream import Streams
 from simulator.batches import Row
-from simulator.tables import decode_rows, encode_rows, written
+from simulator.tables import encode_rows, read_rows, written
 from simulator.world import Process
 
 if TYPE_CHECKING:
@@ -106,12 +106,7 @@ class EngineActor:
             await history.objects.delete([file.path.removeprefix(prefix) for file in remove])
 
     async def _rows(self, files: Sequence[DataFile]) -> list[Row]:
-        prefix = self._history.objects.url + "/"
-        return [
-            row
-            for file in files
-            for row in decode_rows(await self._history.objects.get(file.path.removeprefix(prefix)))
-        ]
+        return [row for file in files for row in await read_rows(self._history.objects, file)]
 
     def _deleted(self, view: View, lost: Sequence[Row]) -> None:
         for row in lost:

@@ -25,6 +25,10 @@ def decode_rows(data: bytes) -> list[Row]:
     return [Row(*row) for row in _ROWS.decode(data)]
 
 
+async def read_rows(objects: SimulatedObjects, file: DataFile) -> list[Row]:
+    return decode_rows(await objects.get(file.path.removeprefix(objects.url + "/")))
+
+
 def written(path: str, found: Sequence[Row], size_bytes: int) -> WrittenFile:
     return WrittenFile(
         path=path,
@@ -126,10 +130,8 @@ class SimulatedHistory:
         found: list[Row] = []
         for file in files:
             if _may_hold(file, partition, offset, end_offset):
-                data = await self._objects.get(file.path.removeprefix(self._objects.url + "/"))
-                found += [
-                    row for row in decode_rows(data) if row.partition == partition and offset <= row.offset < end_offset
-                ]
+                rows_there = await read_rows(self._objects, file)
+                found += [row for row in rows_there if row.partition == partition and offset <= row.offset < end_offset]
         found.sort()
         return found
 

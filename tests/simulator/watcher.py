@@ -171,11 +171,11 @@ class Watcher:
             self._auditor.fail(f"I6: a table's frontier fell from {old} to {view.frontier}")
         if before is None or before.files != view.files or old != view.frontier:
             now = self.table_rows(view)
-            self._leaving.judge(view.topic_id, [] if before is None else self.table_rows(before), now, self.log_start)
+            if before is not None and (self._policy.drops or self._policy.folds):
+                self._leaving.judge(view.topic_id, self.table_rows(before), now, self.log_start)
             if self._policy.folds:
                 marks = [(folded_ms(file) is not None, self._file(file.path)) for file in view.files]
                 self._leaving.judge_marks(
-                    view.topic_id,
                     [row for is_marked, found in marks if is_marked for row in found],
                     [row for is_marked, found in marks if not is_marked for row in found],
                 )
