@@ -16,14 +16,16 @@ NESSIE_JARS := $(CURDIR)/.cache/nessie
 HIVE_JARS := $(CURDIR)/.cache/hive
 SPARK_S3_JARS := $(CURDIR)/.cache/spark-s3
 YARN_JARS := $(CURDIR)/.cache/yarn
+TRINO_JARS := $(CURDIR)/.cache/trino
 JAVA = JAVA_HOME=$$($(BIN)/python tools/ensure_java.py)
 TEST_ENV = LAKESTREAM_KAFKA_LIBS=$(KAFKA_LIBS) LAKESTREAM_SPARK_JARS=$$(echo $(SPARK_JARS)/*.jar) \
   LAKESTREAM_NESSIE_JARS=$(NESSIE_JARS) LAKESTREAM_HIVE_JARS=$(HIVE_JARS) LAKESTREAM_SPARK_S3_JARS=$(SPARK_S3_JARS) \
-  LAKESTREAM_YARN_JARS=$(YARN_JARS)
+  LAKESTREAM_YARN_JARS=$(YARN_JARS) LAKESTREAM_TRINO_JARS=$(TRINO_JARS)
 PYTEST_ARGS ?=
+PYTEST = $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
 
 .PHONY: help up test test-all bench simulate lint lock format jars nessie-jar hive-jars spark-s3-jars yarn-jars \
-  kit-jars clean
+  trino-jars kit-jars kcat clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,7 +45,7 @@ KERNELS := $(wildcard src/lakestream/records/*.py src/lakestream/records/kernels
 	@$(BIN)/python -c 'from lakestream import records; records.warm_up()'
 	@mkdir -p .cache && touch $@
 
-up: .cache/kernels ## Start brokers, HTTP door and pipeline (KAFKA_PORT, HTTP_PORT, DATA, BROKERS)
+up: .cache/kernels ## Start brokers, HTTP door and pipeline (KAFKA_PORT, HTTP_PORT, DATA, BROKERS, BIND, KAFKA_ADVERTISED …)
 	@$(BIN)/python tools/ensure_java.py --optional >/dev/null
 	@exec $(BIN)/lakestream up
 
@@ -70,14 +72,22 @@ spark-s3-jars: .venv/.complete
 yarn-jars: .venv/.complete
 	@$(JAVA) && export JAVA_HOME && $(BIN)/python tools/fetch_jars.py yarn $(YARN_JARS)
 
+trino-jars: .venv/.complete
+	@$(JAVA) && export JAVA_HOME && $(BIN)/python tools/fetch_jars.py trino $(TRINO_JARS)
+
+kcat:
+	@command -v kcat >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends kcat >/dev/null; } || \
+	echo "kcat is not here, and its tests want it: sudo apt-get install -y kcat" >&2
+
 kit-jars: .venv/.complete
 	@$(JAVA) && export JAVA_HOME && $(BIN)/python tools/fetch_jars.py rck $(KIT_JARS)
 
-test: .cache/kernels lint jars nessie-jar ## Everything a change must pass
-	$(JAVA) $(TEST_ENV) $(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
+test: .cache/kernels lint jars nessie-jar kcat ## Everything a change must pass
+	$(JAVA) $(TEST_ENV) $(PYTEST) -m "not slow" $(PYTEST_ARGS)
 
-test-all: .cache/kernels lint jars nessie-jar hive-jars spark-s3-jars yarn-jars kit-jars ## The same, and the slow tests
-	$(JAVA) $(TEST_ENV) LAKESTREAM_RCK_JARS=$(KIT_JARS) $(BIN)/pytest $(PYTEST_ARGS)
+test-all: .cache/kernels lint jars nessie-jar kcat hive-jars spark-s3-jars yarn-jars trino-jars kit-jars ## The same, and the slow tests
+	$(JAVA) $(TEST_ENV) LAKESTREAM_RCK_JARS=$(KIT_JARS) $(PYTEST) $(PYTEST_ARGS)
 
 bench: .venv/.dev .cache/kernels jars ## Measure ourselves beside a real Kafka (QUICK=1: shorter)
 	$(JAVA) $(TEST_ENV) $(BIN)/python -m benchmarks.run

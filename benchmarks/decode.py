@@ -11,7 +11,7 @@ import google_crc32c
 
 from benchmarks.records import make_runs
 from benchmarks.result import QUICK, Result, versus
-from lakestream.records import Arena, Encoder, Run, decode, validate, warm_up
+from lakestream.records import Arena, BatchRules, Encoder, Run, decode, validate, warm_up
 from lakestream.table.writer import StreamFileWriter
 
 TOTAL_BYTES = 12_000_000 if QUICK else 48_000_000
@@ -57,7 +57,7 @@ def _copy(runs: list[Run], target: bytearray) -> None:
 
 def _validate(runs: list[Run]) -> None:
     for run in runs:
-        validate(run.data, max_batch_bytes=1 << 30)
+        validate(run.data, BatchRules(1 << 30), 0)
 
 
 def _decode(runs: list[Run], arena: Arena) -> None:

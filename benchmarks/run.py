@@ -27,6 +27,7 @@ PARTS = (
     "commits",
     "fresh",
     "memory",
+    "topics",
 )
 
 

@@ -14,6 +14,9 @@ from support.postgres import postgres, postgres_programs
 from support.processes import Cluster, Running, free_ports
 from support.s3 import make_bucket, s3_server
 
+SERVERS = ("spark", "nessie_uri", "hive_uri", "postgres_uri", "aws_address")
+"""Fixtures of a whole run that start a server, the dearest first."""
+
 STRICT = os.environ.get("CI", "").lower() == "true" or bool(os.environ.get("LAKESTREAM_REQUIRE_ALL"))
 
 
@@ -24,6 +27,24 @@ def need(found: str | None, what: str) -> str:
     if STRICT:
         pytest.fail(f"{what} is missing, and everything must run here: use `make test`")
     pytest.skip(f"{what} is missing: `make test` or `make test-all` fetches it")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share a server run in one worker, so that a run starts it once. Files of integration tests stay
+    together, for many share a cluster. All others go wherever there is room."""
+    for item in items:
+        shared = [server for server in SERVERS if server in getattr(item, "fixturenames", ())]
+        if shared:
+            item.add_marker(pytest.mark.xdist_group(shared[0]))
+        elif item.path.parent.name == "integration":
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Names a failure when it happens: the summary comes many minutes later."""
+    if report.failed:
+        print(f"\n{report.nodeid} failed ({report.when}, {report.duration:.1f} s)", flush=True)
 
 
 @pytest.fixture(scope="session")
@@ -37,6 +58,12 @@ def java() -> str:
 def kafka_libs() -> str:
     """The directory of Apache Kafka's jars."""
     return need(os.environ.get("LAKESTREAM_KAFKA_LIBS"), "Kafka's command line tools (LAKESTREAM_KAFKA_LIBS)")
+
+
+@pytest.fixture(scope="session")
+def kcat() -> str:
+    """Debian's kcat, a client that is several years older than the others."""
+    return need(shutil.which("kcat"), "kcat, an older librdkafka (apt-get install kcat)")
 
 
 @pytest.fixture(scope="session")

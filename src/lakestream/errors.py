@@ -4,7 +4,7 @@ LakestreamError
 ├── RequestError            fix the request; nothing was written
 │   ├── CorruptRecords        CRC, magic, lengths or counts do not hold
 │   ├── InvalidRecords        well formed, yet not acceptable
-│   │   └── InvalidTimestamp    outside [-1, year 9999]
+│   │   └── InvalidTimestamp    outside [-1, year 9999], or outside what the topic takes
 │   ├── UnsupportedRecords    a magic or compression that is not served
 │   ├── RecordsTooLarge       above the configured maximum
 │   ├── UnknownStream         no such topic, topic id or partition
@@ -12,8 +12,9 @@ LakestreamError
 │   ├── InvalidStream         a topic name or partition count that cannot be
 │   │   └── InvalidSetting      a topic's setting that cannot be
 │   ├── OffsetOutOfRange      below the log start or beyond the end
-│   ├── SequenceGap           an idempotent producer skipped a sequence
-│   ├── DuplicateSequence     a retry older than the batches that are remembered
+│   ├── SequenceGap           an idempotent producer skipped a sequence: its epoch is over
+│   ├── UnknownProducer       an idempotent producer whose state expired: its epoch is over
+│   ├── DuplicateSequence     a retry older than the batches that are remembered: it is in the log
 │   ├── ProducerFenced        a newer epoch of this producer exists
 │   ├── UnknownTable          the catalog has no table of that name
 │   ├── UnknownView           the catalog has no view of that name
@@ -26,6 +27,7 @@ LakestreamError
 ├── RetryableError          the same call may succeed later
 │   ├── Unavailable           a store did not answer, or the outcome is unknown
 │   ├── Overloaded            a memory budget is spent
+│   ├── PredecessorAwaited    an earlier batch of this producer is not in the log yet
 │   └── Conflict              somebody else changed it first: load again and retry
 ├── NotCoordinator          another broker holds this group's lease
 ├── FencedError             this actor was replaced; it must stop or start anew
@@ -34,6 +36,8 @@ LakestreamError
     ├── ObjectMissing         no object under that name
     └── CorruptObject         a checksum or a format does not hold
 """
+
+from collections.abc import Sequence
 
 
 class LakestreamError(Exception):
@@ -46,7 +50,12 @@ class RequestError(LakestreamError): ...
 class CorruptRecords(RequestError): ...
 
 
-class InvalidRecords(RequestError): ...
+class InvalidRecords(RequestError):
+    """`records`: which records of the batch are to blame, by their place in it, and why; none: the batch as such."""
+
+    def __init__(self, message: str, records: Sequence[tuple[int, str]] = ()) -> None:
+        super().__init__(message)
+        self.records = tuple(records)
 
 
 class InvalidTimestamp(InvalidRecords): ...
@@ -74,6 +83,14 @@ class OffsetOutOfRange(RequestError): ...
 
 
 class SequenceGap(RequestError): ...
+
+
+class UnknownProducer(RequestError):
+    """`log_start`: clients want to know where the log begins before they believe it."""
+
+    def __init__(self, message: str, log_start: int = -1) -> None:
+        super().__init__(message)
+        self.log_start = log_start
 
 
 class DuplicateSequence(RequestError): ...
@@ -113,6 +130,9 @@ class Unavailable(RetryableError): ...
 
 
 class Overloaded(RetryableError): ...
+
+
+class PredecessorAwaited(RetryableError): ...
 
 
 class Conflict(RetryableError): ...

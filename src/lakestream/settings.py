@@ -20,17 +20,27 @@ PREFIX = "LAKESTREAM_"
 
 
 class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One broker process. Clients are told host and port, so both must be reachable for them."""
+    """One broker process, which listens on `host` and `port`."""
 
     id: int = 0
     host: str = "127.0.0.1"
     port: int = 9092
+    advertised: str = ""
+    """host:port that clients are told. Empty: where it listens."""
     zone: str | None = None
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     host: str = "127.0.0.1"
     port: int = 8181
+    advertised: str = ""
+    """host:port at which engines reach this door. Empty: where it listens."""
+    hosts: str = ""
+    """Names or addresses by which clients reach the door beside `advertised` and this machine's own (localhost, its
+    host name, the address of the connection), commas between them; * lets any pass, for a proxy in front that looks at
+    them."""
+    locations: str = ""
+    """Folders beside the bucket's warehouse where engines may put tables and views, commas between them."""
     vend_credentials: bool = False
     """Whether engines that ask for them get the S3 keys of this process. Whoever reaches the door gets them then."""
 
@@ -52,6 +62,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Where objects and tables live: file:///path, s3://bucket … Empty: a directory in data_dir."""
     metadata_url: str = ""
     """sqlite:///path. Empty: a file in data_dir."""
+    metadata_save_ms: int = 60_000
+    """How often rows of the metadata store are saved into the bucket if they changed, for `lakestream recover`."""
     external_catalog: str = ""
     """The catalog that has the tables, by its name in PyIceberg's own settings. Empty: ours, in the metadata store."""
     broker: BrokerSettings = BrokerSettings()
@@ -91,6 +103,11 @@ def load(file: Path | None, environment: Mapping[str, str], overrides: Mapping[s
         return msgspec.convert(tree, Settings, strict=False)
     except msgspec.ValidationError as error:
         raise RequestError(f"a setting is wrong: {error}") from error
+
+
+def listed(text: str) -> list[str]:
+    """A setting that is several, with commas between them."""
+    return [part for part in (each.strip() for each in text.split(",")) if part]
 
 
 def names() -> list[str]:

@@ -1,5 +1,6 @@
 """Topics on tables that are there already, through the real doors."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,6 +9,8 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
 from support.house import House, open_house
 
+from lakestream.node.bucket import join_bucket
+from lakestream.settings import load
 from lakestream.table.schema import RAW_SCHEMA
 
 
@@ -40,7 +43,7 @@ def test_a_topic_fills_a_table_that_an_engine_made(tmp_path: Path) -> None:
 
 
 def test_the_stream_of_a_lost_cluster_goes_on_from_its_table(tmp_path: Path) -> None:
-    """Its bucket is all that is left of it."""
+    """Its bucket is all that is left of it, and its owner begins another cluster there instead of recovering it."""
     with open_house(tmp_path) as old, engine(old) as rest:
         old.create("orders", 2)
         old.produce("orders", ["a", "b"])
@@ -49,6 +52,7 @@ def test_the_stream_of_a_lost_cluster_goes_on_from_its_table(tmp_path: Path) -> 
         left = rest.load_table("default.orders").metadata_location
     for remains in tmp_path.glob("metadata*"):
         remains.unlink()
+    asyncio.run(join_bucket(load(None, {}, {"data_dir": str(tmp_path)})))
     with open_house(tmp_path) as new, engine(new) as rest:
         rest.create_namespace("default")
         rest.register_table("default.orders", left)

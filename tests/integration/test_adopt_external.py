@@ -223,7 +223,7 @@ def test_what_the_owner_commits_at_the_last_moment_is_gone_on_from(run: Run) -> 
 
         async def slow(table: TableName, partitions: int) -> Any:
             found = await adoptable(table, partitions)
-            file = write_file(Path(scene.place.bucket_url.removeprefix("file://")), 2, 5)
+            file = write_file(Path(scene.table().metadata.location.removeprefix("file://")) / "data", 2, 5)
 
             async def loaded(_: UUID) -> Any:
                 return current

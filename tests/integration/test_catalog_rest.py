@@ -14,6 +14,7 @@ SCHEMA = {
     "schema-id": 0,
     "fields": [{"id": 1, "name": "n", "type": "long", "required": False}],
 }
+JSON = {"Content-Type": "application/json"}
 V9_TABLE = {"name": "v9", "schema": SCHEMA, "properties": {"format-version": "9"}}
 WIDE_TABLE = {
     "name": "t",
@@ -54,18 +55,25 @@ def test_config_names_what_is_served(http: httpx.Client) -> None:
     assert "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}" in body["endpoints"]
 
 
-def test_a_namespace_lives_and_dies(http: httpx.Client) -> None:
+def test_a_namespace_lives_and_dies(http: httpx.Client, shared_door: Door) -> None:
     assert error_of(http.get("/namespaces/one")) == (404, "NoSuchNamespaceException")
     assert http.head("/namespaces/one").status_code == 404
     made = http.post("/namespaces", json={"namespace": ["one"], "properties": {"owner": "me"}})
-    assert (made.status_code, made.json()) == (200, {"namespace": ["one"], "properties": {"owner": "me"}})
+    place = f"file://{shared_door.folder}/bucket/warehouse/one"
+    properties = {"owner": "me", "location": place}
+    assert (made.status_code, made.json()) == (200, {"namespace": ["one"], "properties": properties})
     assert error_of(http.post("/namespaces", json={"namespace": ["one"]})) == (409, "AlreadyExistsException")
     assert http.head("/namespaces/one").status_code == 204
-    assert http.get("/namespaces/one").json()["properties"] == {"owner": "me"}
+    assert http.get("/namespaces/one").json()["properties"] == properties
     assert ["one"] in http.get("/namespaces").json()["namespaces"]
     changed = http.post("/namespaces/one/properties", json={"updates": {"a": "1"}, "removals": ["owner", "nothing"]})
     assert changed.json() == {"updated": ["a"], "removed": ["owner"], "missing": ["nothing"]}
-    assert http.get("/namespaces/one").json()["properties"] == {"a": "1"}
+    assert http.get("/namespaces/one").json()["properties"] == {"a": "1", "location": place}
+    moved = {"updates": {"location": f"{place}/apart"}}
+    assert http.post("/namespaces/one/properties", json=moved).status_code == 200
+    assert http.get("/namespaces/one").json()["properties"]["location"] == f"{place}/apart"
+    outside = {"updates": {"location": "file:///elsewhere"}}
+    assert error_of(http.post("/namespaces/one/properties", json=outside)) == (403, "ForbiddenException")
     both = http.post("/namespaces/one/properties", json={"updates": {"a": "1"}, "removals": ["a"]})
     assert both.status_code == 422
     assert http.delete("/namespaces/one").status_code == 204
@@ -179,7 +187,7 @@ def test_what_is_not_understood_is_a_bad_request(http: httpx.Client, path: str, 
     http.post("/namespaces", json={"namespace": ["five"]})
     http.post("/namespaces/five/tables", json={"name": "t", "schema": SCHEMA})
     before = http.get("/namespaces/five/tables/t").json()
-    assert error_of(http.post(path, content=body)) == (400, "BadRequestException")
+    assert error_of(http.post(path, content=body, headers=JSON)) == (400, "BadRequestException")
     assert http.get("/namespaces/five/tables/t").json() == before
 
 

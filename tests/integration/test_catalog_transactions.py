@@ -127,7 +127,7 @@ def test_a_door_that_stops_anywhere_leaves_all_or_none(tmp_path: Path, applies: 
         seen = set()
         tables = PyIcebergTables(store, f"file://{tmp_path}/bucket", runtime)
         transport = httpx.ASGITransport(create_app(tables.engines))
-        async with httpx.AsyncClient(transport=transport, base_url="http://door/iceberg/v1") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost/iceberg/v1") as client:
             await client.post("/namespaces", json={"namespace": ["many"]})
             for name in NAMES:
                 await client.post(TABLES, json={"name": name, "schema": SCHEMA})

@@ -200,7 +200,7 @@ def test_keys_go_to_those_who_ask_for_them(shared_door: Door) -> None:
 
     async def ask() -> tuple[Any, Any, Any, int]:
         transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://door/iceberg/v1") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost/iceberg/v1") as client:
             table = "/namespaces/default/tables/orders"
             plain = (await client.get(table)).json()
             asked = (await client.get(table, headers={"X-Iceberg-Access-Delegation": "vended-credentials"})).json()

@@ -94,6 +94,9 @@ def test_librdkafka_idempotent(broker: Embedded, topic: str) -> None:
 
 
 def test_bytes_headers_and_timestamps_are_kept(broker: Embedded, topic: str) -> None:
+    config = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(topic, 1, config=config)])[topic].result(20)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     records: list[dict[str, Any]] = [
         {"value": bytes(range(256)), "key": b"\x00\xff", "headers": [("a", b"\x80"), ("a", None)], "timestamp": 12_345},

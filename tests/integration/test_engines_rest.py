@@ -125,6 +125,13 @@ def test_duckdb_reads_a_stream(door: Door, duck: duckdb.DuckDBPyConnection) -> N
     assert row["_timestamp"] == datetime.fromtimestamp(5, UTC)
 
 
+def test_duckdb_makes_a_table_of_a_query(door: Door, duck: duckdb.DuckDBPyConnection) -> None:
+    door.create()
+    door.append(3)
+    duck.execute("CREATE TABLE lake.default.made AS SELECT _offset AS n FROM lake.default.orders")
+    assert duck.execute("SELECT n FROM lake.default.made ORDER BY n").fetchall() == [(0,), (1,), (2,)]
+
+
 def test_duckdb_makes_and_fills_a_table(duck: duckdb.DuckDBPyConnection) -> None:
     duck.execute("CREATE SCHEMA lake.mine")
     duck.execute("CREATE TABLE lake.mine.t (n BIGINT, text VARCHAR)")

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 from pyiceberg.exceptions import NoSuchTableError
-from support.external import BUCKET, nessie_place
+from support.external import BUCKET, nessie_place, own_folder
 from support.external_town import TABLE, Town, external_town
 from support.s3 import environment
 
@@ -24,7 +24,9 @@ def town(nessie_uri: str, aws_address: str, tmp_path: Path, monkeypatch: pytest.
         branch = f"streams-{uuid4().hex}"
         made = ask(nessie_uri, "GET", "trees/main")["reference"]
         ask(nessie_uri, "POST", f"trees?name={branch}&type=BRANCH", made)
-        with external_town(nessie_place(f"{nessie_uri}/{branch}", aws_address, BUCKET), tmp_path, monkeypatch) as town:
+        with external_town(
+            nessie_place(f"{nessie_uri}/{branch}", aws_address, own_folder()), tmp_path, monkeypatch
+        ) as town:
             yield town
 
 

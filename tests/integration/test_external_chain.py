@@ -63,7 +63,7 @@ def test_a_crash_and_a_new_start(tmp_path: Path, at: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("at", [step for step in range(1, 110) if step % 8 != 4])
+@pytest.mark.parametrize("at", [step for step in range(1, 118) if step % 8 != 4])
 def test_a_crash_at_any_other_step(tmp_path: Path, at: int) -> None:
     check_crash(tmp_path, at)
 
@@ -81,7 +81,7 @@ def check_crash(folder: Path, at: int) -> None:
             except Crash:
                 assert fuse.blown
             if at == 0:
-                assert 76 <= fuse.steps < 110, fuse.steps
+                assert 76 <= fuse.steps < 118, fuse.steps
             await Producer(world, "two").append({partition: [b"late"]})
             await world.drain()
             await world.check_whole()

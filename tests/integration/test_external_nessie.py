@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from duckdb_extensions import import_extension
-from support.external import BUCKET, nessie_place
+from support.external import nessie_place, own_folder
 from support.external_town import TABLE, Town, external_town, foreign_rows
 from support.s3 import environment
 
@@ -20,7 +20,7 @@ HALF = 6
 def town(nessie_uri: str, aws_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Town]:
     for name, value in environment(aws_address).items():
         monkeypatch.setenv(name, value)
-    with nessie_place(nessie_uri, aws_address, BUCKET).emptied() as place:
+    with nessie_place(nessie_uri, aws_address, own_folder()).emptied() as place:
         with external_town(place, tmp_path, monkeypatch) as made:
             yield made
 

@@ -59,7 +59,7 @@ def guard() -> Guard:
 
 @pytest.fixture
 def uri(tmp_path: Path, guard: Guard) -> Iterator[str]:
-    with open_door(tmp_path / "door", guard) as door:
+    with open_door(tmp_path / "door", guard, locations=[f"file://{tmp_path}/bucket"]) as door:
         yield door.uri
 
 

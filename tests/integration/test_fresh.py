@@ -220,7 +220,7 @@ def test_damage_is_told_and_the_table_is_answered_all_the_same(tmp_path: Path) -
             path.write_bytes(bytes(path.stat().st_size))
         table = catalog.load_table(f"default.{topic}")
         assert table.scan().to_arrow().num_rows == 1
-        assert table.config["lakestream.freshness"] == "failed"
+        assert (table.properties["lakestream.freshness"], table.properties["lakestream.lag"]) == ("failed", "1")
         assert metrics(door)["lakestream_fresh_failed_total"] == 1
         catalog.close()
 

@@ -1,30 +1,13 @@
 """The chain on the backends that ship: SQLite, a directory, Iceberg metadata through PyIceberg."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from support.directory import directory_world
 from support.frontier import Crash, Fuse, Producer, World, never_back
 
-from lakestream import objects
-from lakestream.catalog.tables import PyIcebergTables
-from lakestream.metadata.sqlite import open_sqlite
 from lakestream.model import StreamPartition
-from lakestream.runtime import system
-
-
-@asynccontextmanager
-async def real_world(folder: Path) -> AsyncIterator[World]:
-    store = await open_sqlite(str(folder / "metadata.db"))
-    bucket = objects.open(f"file://{folder}/bucket")
-    catalog = PyIcebergTables(store, bucket.url, system())
-    try:
-        yield World(store=store, objects=bucket, catalog=catalog)
-    finally:
-        await catalog.close()
-        await store.close()
 
 
 async def fill(world: World) -> StreamPartition:
@@ -45,7 +28,7 @@ def test_a_crash_and_a_new_start(tmp_path: Path, at: int) -> None:
     """At a few of the steps; every one of them is tried on the simulated backends."""
 
     async def scenario() -> None:
-        async with real_world(tmp_path) as world:
+        async with directory_world(tmp_path) as world:
             partition = await fill(world)
             before = await world.frontiers()
             fuse = Fuse(at)
@@ -65,7 +48,7 @@ def test_a_crash_and_a_new_start(tmp_path: Path, at: int) -> None:
 
 def test_two_workers_race_for_the_same_records(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with real_world(tmp_path) as world:
+        async with directory_world(tmp_path) as world:
             await fill(world)
             workers = [world.pipeline()[0] for _ in range(3)]
             ticks = await asyncio.gather(*(worker.tick() for worker in workers))

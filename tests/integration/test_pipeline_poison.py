@@ -8,13 +8,9 @@ from typing import Any
 
 import httpx
 import pytest
-from support.frontier import Producer, World
+from support.directory import directory_world
+from support.frontier import Producer
 from support.processes import Cluster
-
-from lakestream import objects
-from lakestream.catalog.tables import PyIcebergTables
-from lakestream.metadata.sqlite import open_sqlite
-from lakestream.runtime import system
 
 pytestmark = pytest.mark.spark
 
@@ -25,11 +21,7 @@ def fill(data: Path) -> str:
     """Five topics with an object each, one of them damaged where its records are: its key."""
 
     async def work() -> str:
-        store = await open_sqlite(str(data / "metadata.db"))
-        bucket = objects.open(f"file://{data}/bucket")
-        catalog = PyIcebergTables(store, bucket.url, system())
-        try:
-            world = World(store=store, objects=bucket, catalog=catalog)
+        async with directory_world(data) as world:
             for number in range(5):
                 topic = await world.create(f"t{number}", 2)
                 producer = Producer(world, f"p{number}")
@@ -38,9 +30,6 @@ def fill(data: Path) -> str:
                 )
             [key] = [key for key in await world.wal_keys() if "p2" in key]
             return key
-        finally:
-            await catalog.close()
-            await store.close()
 
     key = asyncio.run(work())
     [path] = (data / "bucket").rglob(key.rsplit("/", 1)[-1])

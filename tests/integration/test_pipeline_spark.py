@@ -13,13 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 from support.cluster import spark_cluster
+from support.directory import directory_world
 from support.frontier import Producer, World
 
-from lakestream import objects
-from lakestream.catalog.tables import PyIcebergTables
-from lakestream.metadata.sqlite import open_sqlite
 from lakestream.model import StreamPartition
-from lakestream.runtime import system
 
 pytestmark = pytest.mark.spark
 
@@ -33,20 +30,13 @@ class Data:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.acked = World().acked
-        self.topics = World().topics
+        self.told = World()
         self._rounds = 0
 
     def use(self, work: Callable[[World], Awaitable[None]]) -> None:
         async def run() -> None:
-            store = await open_sqlite(str(self.folder / "metadata.db"))
-            bucket = objects.open(f"file://{self.folder}/bucket")
-            catalog = PyIcebergTables(store, bucket.url, system())
-            try:
-                await work(World(store=store, objects=bucket, catalog=catalog, acked=self.acked, topics=self.topics))
-            finally:
-                await catalog.close()
-                await store.close()
+            async with directory_world(self.folder, self.told) as world:
+                await work(world)
 
         self.folder.mkdir(exist_ok=True)
         asyncio.run(run())
@@ -54,7 +44,7 @@ class Data:
     def fill(self, objects_count: int, records: int = 200) -> None:
         async def work(world: World) -> None:
             self._rounds += 1
-            topics = list(self.topics.values()) or [await world.create("orders", PARTITIONS)]
+            topics = list(self.told.topics.values()) or [await world.create("orders", PARTITIONS)]
             producer = Producer(world, f"round{self._rounds}")
             for number in range(objects_count):
                 await producer.append(

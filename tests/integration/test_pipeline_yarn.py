@@ -3,8 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -12,15 +11,12 @@ from typing import Any
 import pyspark
 import pytest
 from conftest import need
+from support.directory import directory_world
 from support.frontier import Producer, World
 from support.processes import HOST
 from support.yarn import Yarn, yarn, yarn_jars
 
-from lakestream import objects
-from lakestream.catalog.tables import PyIcebergTables
-from lakestream.metadata.sqlite import open_sqlite
 from lakestream.model import StreamPartition
-from lakestream.runtime import system
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -31,21 +27,8 @@ RUNS_WITHIN_S = 200.0
 ENDS_WITHIN_S = 30.0
 
 
-@asynccontextmanager
-async def opened(data: Path, former: World) -> AsyncIterator[World]:
-    """The directory as it is now, beside what the former world was told."""
-    store = await open_sqlite(str(data / "metadata.db"))
-    bucket = objects.open(f"file://{data}/bucket")
-    catalog = PyIcebergTables(store, bucket.url, system())
-    try:
-        yield World(store=store, objects=bucket, catalog=catalog, acked=former.acked, topics=former.topics)
-    finally:
-        await catalog.close()
-        await store.close()
-
-
 async def fill(data: Path, former: World) -> None:
-    async with opened(data, former) as world:
+    async with directory_world(data, former) as world:
         topic = await world.create("orders", PARTITIONS)
         producer = Producer(world, "one")
         for number in range(OBJECTS):
@@ -58,7 +41,7 @@ async def fill(data: Path, former: World) -> None:
 
 
 async def check(data: Path, former: World) -> None:
-    async with opened(data, former) as world:
+    async with directory_world(data, former) as world:
         await world.check_whole()
 
 

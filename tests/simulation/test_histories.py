@@ -122,7 +122,7 @@ def test_the_same_seed_gives_the_same_trace_to_the_byte() -> None:
 
 
 def test_every_kind_of_fault_happens() -> None:
-    trace = "\n".join(line for seed in range(1, 201) for line in run(seed).trace)
+    trace = "\n".join(line for seed in range(1, 301) for line in run(seed).trace)
     assert [fault for fault in FAULTS if fault not in trace] == []
 
 

@@ -2,15 +2,19 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import ObjectMissing, RetryableError, UnknownStream
 from lakestream.frontier.collector import Collector
 from lakestream.frontier.delta import Mirrors
+from lakestream.frontier.expiry import Expiry
 from lakestream.frontier.orphans import Orphans
 from lakestream.frontier.worker import Worker
+from lakestream.kafka.api import Handler
 from lakestream.kafka.groups.coordinator import GroupCoordinator, holder_name
+from lakestream.kafka.settings import KafkaSettings
 from lakestream.metadata.brokers import Broker
 from lakestream.metadata.topics import Topics
 from lakestream.stream import Streams
@@ -80,6 +84,17 @@ class BrokerActor:
 
         return await self.call(run)
 
+    async def ask(self, handle: Handler, version: int, request: Any) -> Any:
+        """A request through the Kafka door, by the handler of its API: the fields of its answer."""
+        groups, settings = self.groups, KafkaSettings(groups=self._history.scene.group)
+
+        async def run(streams: Streams) -> Any:
+            assert groups is not None
+            context: Any = SimpleNamespace(streams=streams, groups=groups, settings=settings, version=version)
+            return await handle(context, request)
+
+        return await self.call(run)
+
     async def _serve(self, process: Process) -> None:
         history = self._history
         broker = Broker(self.number, "127.0.0.1", self.number, None, process.runtime().new_id().hex)
@@ -132,7 +147,7 @@ class PipelineActor:
         lake = history.lake(runtime, scene.pipeline)
         topics = Topics(history.store, runtime)
         worker = Worker(lake, topics, name=f"{self._name}-{runtime.new_id()}", respect_leases=world.chance(0.5))
-        collector, orphans = Collector(lake), Orphans(lake, topics)
+        collector, orphans, expiry = Collector(lake), Orphans(lake, topics), Expiry(lake, topics)
         mirrors = Mirrors(lake.catalog, history.delta, history.delta, topics, runtime, scene.pipeline)
         rest_s = _REST_LEAST_S
         while True:
@@ -154,6 +169,7 @@ class PipelineActor:
                     await collector.collect()
                 if world.is_calm or world.chance(scene.collects):
                     await orphans.collect()
+                await expiry.expire()
                 self.finished = self.begun
             except (RetryableError, UnknownStream) as error:
                 world.trace(f"{self._name} stops short: {error}")

@@ -25,7 +25,8 @@ class Auditor:
         self.values: dict[StreamPartition, dict[int, bytes]] = {}
         """What anybody was ever told is at an offset: acknowledgements and reads alike."""
         self.acked: dict[StreamPartition, dict[int, bytes]] = {}
-        self._last_acked: dict[tuple[StreamPartition, str], int] = {}
+        self._acks: dict[tuple[StreamPartition, str], dict[int, tuple[int, int]]] = {}
+        """Of each producer, number of a batch → its first and last offset."""
         self._sent: dict[bytes, tuple[StreamPartition, int, bool]] = {}
         """Value → where it belongs, how often it may be in the log at the most, whether its producer's order counts."""
         self.deleted: dict[StreamPartition, dict[int, None]] = {}
@@ -38,6 +39,10 @@ class Auditor:
         """Name of a lease's holder → the one process that may use the lease."""
         self.stored: Callable[[StreamPartition, int, Sequence[bytes]], None] = lambda *_: None
         """Fails unless what was acknowledged is where it must be."""
+        self.forgetful = False
+        """Producers' rows expire early, so a batch may land a second time, behind later ones."""
+        self.located: Callable[[StreamPartition, Sequence[bytes]], int | None] = lambda *_: None
+        """The offset at which these values entered the log; fails if they never did. None: the log is gone."""
         self.violation: Violation | None = None
 
     def fail(self, message: str) -> NoReturn:
@@ -59,16 +64,27 @@ class Auditor:
             self.fail(f"I3: {who} sees {value!r} at {partition.index}/{offset}, which nobody sent there")
 
     def acknowledged(self, partition: StreamPartition, base: int, values: Sequence[bytes]) -> None:
-        """A producer sends a batch when it has given up or heard of the one before: its acks come in order."""
-        producer = _producer(values[0])
+        """Whatever order acks come in, a producer's batches have the order of their numbers."""
+        producer, number, last = _producer(values[0]), _number(values[0]), base + len(values) - 1
         self._world.trace(f"ack {partition.index}/{base} {values[0].decode()} +{len(values) - 1}")
-        if base <= self._last_acked.get((partition, producer), -1):
-            self.fail(f"I1: {producer} is told {partition.index}/{base}, at or before what it was told last")
+        acks = self._acks.setdefault((partition, producer), {})
+        for other, (other_base, other_last) in acks.items():
+            if not self.forgetful and ((other_last >= base) if other < number else (other_base <= last)):
+                self.fail(
+                    f"I1: {producer} is told {partition.index}/{base} for batch {number}, {other_base} for {other}"
+                )
+        acks[number] = (base, last)
         for offset, value in enumerate(values, base):
             self.told(partition, offset, value, "a producer")
             self.acked.setdefault(partition, {})[offset] = value
-            self._last_acked[partition, producer] = offset
         self.stored(partition, base, values)
+
+    def acknowledged_somewhere(self, partition: StreamPartition, values: Sequence[bytes]) -> None:
+        """A producer was told that its batch is a duplicate, and took that for success."""
+        self._world.trace(f"duplicate {partition.index} {values[0].decode()} +{len(values) - 1}")
+        base = self.located(partition, values)
+        if base is not None:
+            self.acknowledged(partition, base, values)
 
     def read(
         self,
@@ -136,7 +152,7 @@ class Auditor:
         """I8: what an idempotent producer gave up is fenced by what it sent in its next epoch."""
         last: dict[str, int] = {}
         for row in rows:
-            producer, number = _producer(row.value), int(row.value.split(b".")[2])
+            producer, number = _producer(row.value), _number(row.value)
             if self._sent[row.value][2]:
                 if number < last.get(producer, 0):
                     self.fail(f"I8: {row.value!r} at {row.partition}/{row.offset} comes after a later batch")
@@ -145,3 +161,7 @@ class Auditor:
 
 def _producer(value: bytes) -> str:
     return value.split(b".")[0].decode()
+
+
+def _number(value: bytes) -> int:
+    return int(value.split(b".")[2])

@@ -4,18 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lakestream.errors import (
-    DuplicateSequence,
-    OffsetOutOfRange,
-    ProducerFenced,
-    RetryableError,
-    SequenceGap,
-    UnknownStream,
-)
-from lakestream.metadata.commit import SEQUENCE_SPAN
+from lakestream.errors import OffsetOutOfRange, RetryableError, UnknownStream
 from lakestream.model import StreamPartition
 from lakestream.stream import Fetched, FetchPartition, Streams
 from simulator.batches import Row, batch, end_of, rows
+from simulator.pipelined import Pipeline, append
 
 if TYPE_CHECKING:
     from simulator.history import History
@@ -23,58 +16,51 @@ if TYPE_CHECKING:
 
 class ProducerActor:
     """Sends its values in order, each batch to any broker until it is acknowledged or given up; now and then to both
-    partitions at once."""
+    partitions at once. An idempotent one has several batches of a partition in flight."""
 
     def __init__(self, history: "History", number: int, *, idempotent: bool, batches: int) -> None:
         self._history = history
         self._number = number
-        self._idempotent = idempotent
         self._batches = batches
-        self._identity: dict[StreamPartition, list[int]] = {}
+        self._pipelines: dict[int, Pipeline] | None = {} if idempotent else None
 
     async def live(self) -> None:
         history, random = self._history, self._history.world.random
+        rest_most_s = random.choice((0.0, 0.2))
         for number in range(self._batches):
-            await asyncio.sleep(random.uniform(0.0, 0.2))
+            await asyncio.sleep(random.uniform(0.0, rest_most_s))
             chosen = history.partitions()
             if random.random() < 0.6:
                 chosen = [random.choice(chosen)]
-            await asyncio.gather(*(self._send(partition, number, random.choice((1, 1, 2, 3))) for partition in chosen))
+            sends = [self._send(partition, number, random.choice((1, 1, 2, 3))) for partition in chosen]
+            await asyncio.gather(*sends)
+        if self._pipelines is not None:
+            await asyncio.gather(*(pipeline.finish() for pipeline in self._pipelines.values()))
 
     async def _send(self, partition: StreamPartition, number: int, count: int) -> None:
-        history = self._history
         values = [f"p{self._number}.{partition.index}.{number}.{index}".encode() for index in range(count)]
-        producer = await self._producer(partition) if self._idempotent else [-1, -1, -1]
-        data = batch(values, producer=(producer[0], producer[1], producer[2]))
+        if self._pipelines is None:
+            await self._send_alone(partition, values)
+            return
+        pipeline = self._pipelines.get(partition.index)
+        if pipeline is None:
+            pipeline = self._pipelines[partition.index] = Pipeline(self._history, f"producer {self._number}")
+        await pipeline.send(partition, number, values)
+
+    async def _send_alone(self, partition: StreamPartition, values: Sequence[bytes]) -> None:
+        history, data = self._history, batch(values)
         for copies in range(1, history.scene.sends_most + 1):
             if partition not in history.partitions():
                 return
-            history.auditor.sending(partition, values, 1 if self._idempotent else copies, ordered=self._idempotent)
+            history.auditor.sending(partition, values, copies, ordered=False)
             try:
-                base = await history.broker().call(lambda streams: _append(streams, partition, data))
+                base = await history.broker().call(lambda streams: append(streams, partition, data))
             except RetryableError:
                 continue
-            except (SequenceGap, DuplicateSequence, ProducerFenced) as error:
-                history.auditor.fail(f"I8: producer {self._number} sent in order and was told: {error}")
             except UnknownStream:
                 return
             history.auditor.acknowledged(partition, base, values)
-            if self._idempotent:
-                producer[2] = (producer[2] + len(values)) % SEQUENCE_SPAN
             return
-        # Whether the batch is in the log, or will be, is not known. As a real client would, the producer goes on in a
-        # new epoch, which fences what is left of the old one.
-        if self._idempotent:
-            producer[1:] = [producer[1] + 1, 0]
-
-    async def _producer(self, partition: StreamPartition) -> list[int]:
-        while partition not in self._identity:
-            try:
-                producer_id, epoch = await self._history.broker().call(lambda streams: streams.new_producer())
-            except RetryableError:
-                continue
-            self._identity[partition] = [producer_id, epoch, self._history.scene.first_sequence]
-        return self._identity[partition]
 
 
 class ConsumerActor:
@@ -131,7 +117,3 @@ def rows_of(fetched: Fetched, position: int) -> tuple[Sequence[Row], int]:
     data = b"".join(fetched.parts)
     found = [row for row in rows(data, fetched.partition.index) if row.offset >= position]
     return found, max(position, end_of(data))
-
-
-async def _append(streams: Streams, partition: StreamPartition, data: bytes) -> int:
-    return (await streams.append(partition, data)).base_offset

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
+from unittest.mock import patch
 from uuid import UUID
 
 from lakestream.catalog.files import version_of
@@ -15,6 +17,7 @@ from lakestream.frontier.lake import Lake
 from lakestream.frontier.naming import DATA_FOLDER, parse_file_name
 from lakestream.frontier.rewritten import parse_rewritten
 from lakestream.frontier.settings import PipelineSettings
+from lakestream.metadata import commit
 from lakestream.metadata.counters import current_generation
 from lakestream.metadata.topics import Topic
 from lakestream.model import StreamPartition
@@ -29,12 +32,13 @@ from simulator.batches import Row
 from simulator.clients import ConsumerActor, ProducerActor, fetch, rows_of
 from simulator.delta import SimulatedDelta
 from simulator.freshener import FreshenerActor
-from simulator.groups import MemberActor
+from simulator.groups import MemberActor, StrangerActor
 from simulator.keeper import KeeperActor, small_folds
 from simulator.loop import START_S, SimulatedLoop, Stuck
+from simulator.membership import Membership
 from simulator.outsiders import EngineActor, OwnerActor
 from simulator.policies import MERGES, policy_of, suited
-from simulator.scene import draw_scene
+from simulator.scene import draw_scene, with_group
 from simulator.tables import SimulatedTiles
 from simulator.watcher import Watcher
 from simulator.world import CALM_S, World
@@ -62,7 +66,7 @@ def run(seed: int) -> Report:
     history = History(seed, loop)
     violation: str | None = None
     try:
-        with watched(history.auditor.fail), small_folds():
+        with watched(history.auditor.fail), small_folds(), history.first_sequence():
             loop.run_until_complete(history.play())
     except Violation as error:
         violation = str(error)
@@ -88,7 +92,7 @@ class History:
 
     def __post_init__(self) -> None:
         random = Random(self.seed)
-        scene = draw_scene(random)
+        scene = with_group(draw_scene(random), self.seed)
         kept = policy_of(self.seed, scene)
         self.policy = kept or MERGES
         self.scene = scene if kept is None else suited(scene, kept)
@@ -98,13 +102,20 @@ class History:
             self.world, stale_s=self.scene.stale_s, partial_deletes=self.scene.partial_deletes
         )
         self.auditor = Auditor(self.world)
+        self.auditor.forgetful = self.scene.forgetful
         self.watcher = Watcher(self.world, self.store, self.objects, self.tables, self.auditor, self.policy)
         self.delta = SimulatedDelta(self.world, self.tables, self.auditor)
         self._brokers = [BrokerActor(self, number + 1) for number in range(self.scene.brokers)]
         self._pipelines = [PipelineActor(self, number) for number in range(self.scene.pipelines)]
         self._owner = OwnerActor(self, self.scene.recreations)
+        self.membership = Membership(self, min(self.scene.session_ms, self.scene.rebalance_ms) / 1000)
+        self.watcher.membership = self.membership
         self._keepers = [KeeperActor(self, number) for number in range(0 if kept is None else 2)]
         self._background: list[asyncio.Task[Any]] = []
+
+    def first_sequence(self) -> AbstractContextManager[object]:
+        """Sequences of this history begin here instead of at 0: some wrap around soon."""
+        return patch.object(commit, "FIRST_SEQUENCE", self.scene.first_sequence)
 
     def lake(self, runtime: Runtime, settings: PipelineSettings) -> Lake:
         """What a process moves records between."""
@@ -127,10 +138,11 @@ class History:
         for server in (*self._brokers, *self._pipelines):
             self._spawn(server.live())
         await self._owner.create()
-        visitors: list[ConsumerActor | MemberActor | EngineActor | FreshenerActor | KeeperActor] = [
+        visitors: list[ConsumerActor | MemberActor | StrangerActor | EngineActor | FreshenerActor | KeeperActor] = [
             *self._keepers,
             *(ConsumerActor(self, number) for number in range(scene.consumers)),
             *(MemberActor(self, number) for number in range(scene.members)),
+            *([StrangerActor(self)] if scene.members else []),
             *([EngineActor(self)] if scene.engine else []),
             *([FreshenerActor(self)] if self.seed % _DOORS[0] == _DOORS[1] else []),
         ]
@@ -167,6 +179,10 @@ class History:
         await self._until(
             lambda: all(pipeline.finished > begun[pipeline] for pipeline in self._pipelines),
             "I7: a pipeline does not come round",
+        )
+        await self._until(
+            lambda: not self.scene.forgetful or not any(map(self.watcher.producers, self.partitions())),
+            "I7: rows of producers never expire",
         )
         await self._until(self._is_mirrored, "I7: the Delta log does not follow the table")
 

@@ -158,6 +158,7 @@ class OwnerActor:
                 history.topic = (await _retry(history, _find)).get(TOPIC)
             except RetryableError:
                 await asyncio.sleep(_RETRY_S)
+        history.membership.topics.append(history.topic.topic_id)
         history.world.trace(f"owner has {history.topic.topic_id.hex[:4]}")
 
     async def _create(self, streams: Streams) -> Topic:

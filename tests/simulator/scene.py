@@ -1,8 +1,10 @@
 """What a seed chooses before a history begins: cast, settings and faults."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
+
+import msgspec
 
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.kafka.settings import GroupSettings
@@ -10,6 +12,8 @@ from lakestream.stream import StreamSettings
 from simulator.faults import Faults, Theme, draw_faults
 
 _SEQUENCE_LAST: Final = (1 << 31) - 1
+_SHORT_MS: Final = 600
+_LONG_MS: Final = 7 * 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,8 @@ class Scene:
     batches_most: int
     idempotent: float
     """The share of producers that are."""
+    forgetful: bool
+    """Producers' rows expire while they still send: then a retry may land twice, as it may after a day."""
     first_sequence: int
     sends_most: int
     """How often a producer sends a batch before it gives up."""
@@ -30,6 +36,7 @@ class Scene:
     consumers: int
     members: int
     session_ms: int
+    rebalance_ms: int
     lasts_s: float
     """The faults go on at least this long, whether producers have something to send or not."""
     engine: bool
@@ -58,6 +65,7 @@ def draw_scene(random: Random) -> Scene:
     another engine is what it is about, the table moves in small steps: there is something to roll back to."""
     theme: Theme = random.choices(("groups", "race", "recreation", "engine", "log"), (24, 4, 20, 8, 44))[0]
     grouped, racing, recreating, outside = (theme == name for name in ("groups", "race", "recreation", "engine"))
+    forgetful = random.random() < 0.1
     eager = racing or outside or (not grouped and random.random() < 0.2)
     return Scene(
         faults=draw_faults(random, theme),
@@ -67,12 +75,14 @@ def draw_scene(random: Random) -> Scene:
         batches_least=2,
         batches_most=3 if grouped or racing else random.choice((3, 5) if recreating or outside else (2, 2, 2, 2, 2, 7)),
         idempotent=random.choice((0.0, 0.7, 1.0)),
+        forgetful=forgetful,
         first_sequence=random.choice((0, 0, _SEQUENCE_LAST - 1)),
         sends_most=random.choice((2, 12)),
         patience_s=random.choice((1.0, 3.0) if grouped else (1.0, 10.0, 10.0)),
         consumers=0 if grouped else random.choice((1, 2) if recreating else (0, 0, 1, 1, 2)),
         members=random.choice((2, 2, 3)) if grouped else 0,
         session_ms=random.choice((400, 2_000)),
+        rebalance_ms=500,
         lasts_s=random.choice((1.0, 2.5)) if grouped or outside else random.choice((0.0, 0.0, 0.0, 0.0, 3.0)),
         engine=outside or (not grouped and random.random() < 0.5),
         engine_rest_most_s=0.2 if outside else 0.8,
@@ -92,6 +102,7 @@ def draw_scene(random: Random) -> Scene:
             upload_deadline_ms=random.choice((500, 20_000)),
             tail_cache_bytes=random.choice((10_000,) if recreating else (0, 10_000)),
             receipt_idle_ms=random.choice((50, 2_000)),
+            predecessor_wait_ms=random.choice((0, 100) if recreating else (0, 300, 3_000)),
         ),
         pipeline=PipelineSettings(
             generation_interval_ms=20 if racing else random.choice((20, 50, 300)),
@@ -101,6 +112,8 @@ def draw_scene(random: Random) -> Scene:
             lease_ms=500,
             max_tick_bytes=200 if outside else random.choice((200, 1 << 20)),
             own_file_bytes=random.choice((1, 1 << 20)),
+            producer_expiration_ms=50 if forgetful else 86_400_000,
+            producer_check_interval_ms=50,
         ),
         group=GroupSettings(
             initial_rebalance_delay_ms=random.choice((0, 200)),
@@ -108,4 +121,23 @@ def draw_scene(random: Random) -> Scene:
             lease_ttl_ms=random.choice((200, 1_000, 1_000)) if grouped else 10_000,
             idle_release_ms=500,
         ),
+    )
+
+
+def with_group(scene: Scene, seed: int) -> Scene:
+    """What the histories of consumer groups have beside what is drawn: in some the topic is created again under its
+    members, in some offsets lapse fast, in some a rebalance may take as long as a session. Not drawn: what all others
+    play stays the same."""
+    if not scene.members:
+        return scene
+    group = msgspec.structs.replace(
+        scene.group, sweep_interval_ms=400, offsets_retention_ms=_SHORT_MS if seed % 3 == 0 else _LONG_MS
+    )
+    recreates = seed % 5 == 0
+    return replace(
+        scene,
+        group=group,
+        rebalance_ms=scene.rebalance_ms if seed % 2 else 2_500,
+        recreations=5 if recreates else scene.recreations,
+        lasts_s=max(scene.lasts_s, 4.0) if recreates else scene.lasts_s,
     )

@@ -10,6 +10,7 @@ from lakestream.frontier.naming import data_key
 from lakestream.frontier.reading import extent_bytes, read_tile
 from lakestream.frontier.tile import Slice, Tile, TileOutcome, last_offset
 from lakestream.model import DataFile, PositionDeletes, WrittenFile
+from lakestream.records import BatchCompression
 from lakestream.runtime import Runtime
 from simulator.backends import SimulatedObjects
 from simulator.batches import TIMESTAMP_MS, Row, batch, rows
@@ -93,6 +94,8 @@ class SimulatedHistory:
         offset: int,
         end_offset: int,
         max_bytes: int,
+        changed: bool = False,
+        compression: BatchCompression | None = None,
     ) -> History:
         found = await self._rows(files, partition, offset, end_offset)
         if not found:

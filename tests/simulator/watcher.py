@@ -12,7 +12,7 @@ from lakestream.catalog.port import View
 from lakestream.frontier.compaction import folded_ms
 from lakestream.metadata import codec
 from lakestream.metadata.groups import CommittedOffset, GroupState
-from lakestream.metadata.head import EXTENTS, HEAD, Extent, Head, partition_of, shard_of
+from lakestream.metadata.head import EXTENTS, HEAD, PRODUCERS, Extent, Head, partition_of, shard_of
 from lakestream.metadata.pointers import Pointer
 from lakestream.metadata.store import Address, Applied, Outcome, Transaction
 from lakestream.model import StreamPartition
@@ -21,15 +21,17 @@ from simulator.auditor import Auditor
 from simulator.backends import SimulatedObjects, SimulatedStore
 from simulator.batches import Row, rows
 from simulator.leaving import Leaving
+from simulator.membership import Membership
 from simulator.policies import Policy
 from simulator.tables import decode_rows
-from simulator.world import World, current_process, run_now
+from simulator.world import Process, World, current_process, run_now
 
 
 class _Saved(NamedTuple):
     """A group's generation, and the lease under which it was saved."""
 
     generation: int
+    phase: str
     lease: int
 
 
@@ -56,15 +58,19 @@ class Watcher:
         self._deleted: set[str] = set()
         self._entered: set[tuple[str, str, int]] = set()
         """Shard, object and position of every extent that ever was."""
+        self._appended: dict[str, dict[bytes, int]] = {}
+        """Shard → value → its offset, of everything that ever entered the log."""
         self._views: dict[str, View] = {}
         self._rows: dict[str, list[Row]] = {}
         """Path of a table's file → what is in it. Files never change."""
         self._offsets: dict[Address, int] = {}
         self._generations: dict[str, _Saved] = {}
+        self.membership: Membership | None = None
         self._watch_store()
         self._watch_releases()
         objects.on_delete = self._deleting
         auditor.stored = self.check_acked
+        auditor.located = self.locate
 
     def view(self, topic: UUID) -> View:
         """The topic's table as it stands."""
@@ -83,6 +89,10 @@ class Watcher:
     def caught_up(self, partition: StreamPartition) -> bool:
         head = self._heads.get(shard_of(partition))
         return head is not None and head.frontier == head.next_offset
+
+    def producers(self, partition: StreamPartition) -> int:
+        """How many producers have rows there."""
+        return len(run_now(self._core.range(shard_of(partition), *PRODUCERS)))
 
     def live_objects(self) -> set[str]:
         return {extent.object_key for extents in self._extents.values() for extent in extents}
@@ -105,6 +115,18 @@ class Watcher:
             found = [row.value for row in self._held(shard, partition, offset, frontier) if row.offset == offset]
             if found != [value]:
                 self._auditor.fail(f"I3/I4: {value!r} is acknowledged at {partition.index}/{offset}: stored is {found}")
+
+    def locate(self, partition: StreamPartition, values: Sequence[bytes]) -> int | None:
+        """I3: what counts as acknowledged without an offset did enter the log, as one batch."""
+        shard = shard_of(partition)
+        if shard not in self._heads:
+            return None
+        appended = self._appended.get(shard, {})
+        offsets = [appended.get(value) for value in values]
+        first = offsets[0]
+        if first is None or offsets != list(range(first, first + len(values))):
+            self._auditor.fail(f"I3: {values[0]!r} is acknowledged as a duplicate, and was never appended: {offsets}")
+        return first
 
     def table_rows(self, view: View) -> list[Row]:
         return [row for file in view.files for row in self._file(file.path)]
@@ -132,9 +154,10 @@ class Watcher:
         apply: Callable[[Transaction], Outcome] = self._core._apply
 
         def watched(transaction: Transaction) -> Outcome:
+            lease = self._lease(Address(transaction.shard, "lease")) if transaction.shard.startswith("group/") else None
             outcome = apply(transaction)
             if isinstance(outcome, Applied):
-                self._changed(transaction)
+                self._changed(transaction, lease)
             return outcome
 
         self._core._apply = watched  # type: ignore[method-assign]
@@ -151,12 +174,12 @@ class Watcher:
 
         self._core.release_lease = watched  # type: ignore[method-assign]
 
-    def _changed(self, transaction: Transaction) -> None:
+    def _changed(self, transaction: Transaction, lease: tuple[str, int] | None) -> None:
         shard = transaction.shard
         if shard.startswith("log/"):
             self._head_changed(shard)
         elif shard.startswith("group/"):
-            self._group_changed(transaction)
+            self._group_changed(transaction, lease)
         elif shard.startswith("table/") and "pointer" in transaction.puts:
             self._table_changed(transaction)
 
@@ -183,27 +206,48 @@ class Watcher:
             self._world.trace(f"table {shard[6:10]} now has {view.frontier}")
         self._views[shard] = view
 
-    def _group_changed(self, transaction: Transaction) -> None:
-        """I8: only the lease's holder writes. I9: nobody in the simulation ever seeks back, so no committed offset may
-        fall; and a generation is given once, so it may be saved again only under the same lease."""
+    def _group_changed(self, transaction: Transaction, lease: tuple[str, int] | None) -> None:
+        """I8: only who held the lease until then writes. I9: nobody in the simulation ever seeks back, so no committed
+        offset may fall; and a generation is given once, so it may begin again only under the same lease."""
         shard = transaction.shard
-        lease = self._lease(Address(shard, "lease"))
         if lease is None or not self._is_held_by_caller(lease[0]):
             holder = "nobody" if lease is None else lease[0]
             self._auditor.fail(f"I8: {self._who()} writes rows of {shard}, whose lease is held by {holder}")
         for key, value in transaction.puts.items():
             address = Address(shard, key)
             if key.startswith("o/"):
-                offset = codec.decode(value, CommittedOffset, address).offset
-                if offset < self._offsets.get(address, 0):
-                    self._auditor.fail(f"I9: {key} of {shard} fell from {self._offsets[address]} to {offset}")
-                self._offsets[address] = offset
+                self._committed(address, codec.decode(value, CommittedOffset, address))
             elif key == "state":
-                saved = _Saved(codec.decode(value, GroupState, address).generation, lease[1])
-                before = self._generations.get(shard, _Saved(0, 0))
-                if saved.generation < before.generation or (saved.generation == before.generation and saved != before):
+                state = codec.decode(value, GroupState, address)
+                saved = _Saved(state.generation, state.phase, lease[1])
+                before = self._generations.get(shard, _Saved(0, "", 0))
+                begins_again = saved.phase == "COMPLETING" and saved.lease != before.lease
+                if saved.generation < before.generation or (saved.generation == before.generation and begins_again):
                     self._auditor.fail(f"I9: generation {saved} of {shard} was saved after {before}")
                 self._generations[shard] = saved
+        self._group_lost(transaction)
+
+    def _committed(self, address: Address, committed: CommittedOffset) -> None:
+        if committed.offset < self._offsets.get(address, 0):
+            before = self._offsets[address]
+            self._auditor.fail(f"I9: {address.key} of {address.shard} fell from {before} to {committed.offset}")
+        self._offsets[address] = committed.offset
+        if self.membership is not None:
+            self.membership.stored(committed.metadata, _committed_to(address.key))
+
+    def _group_lost(self, transaction: Transaction) -> None:
+        """I9: what lapses or is deleted may begin anew; offsets of a group in use stay, but for dead topics."""
+        shard = transaction.shard
+        deleted = [Address(shard, key) for key in transaction.deletes]
+        ranges = transaction.delete_ranges
+        deleted += [at for at in self._offsets if any(start <= at.key < end for start, end in ranges)]
+        for address in deleted:
+            if self._offsets.pop(address, None) is None or _committed_to(address.key).topic_id in self._auditor.gone:
+                continue
+            if self.membership is not None and self.membership.is_in_use():
+                self._auditor.fail(f"I9: {self._who()} forgets {address.key} of {shard}, which is in use")
+        if "state" in transaction.deletes:
+            self._generations.pop(shard, None)
 
     def _head_changed(self, shard: str) -> None:
         entries = run_now(self._core.range(shard, *EXTENTS))
@@ -217,7 +261,7 @@ class Watcher:
             self._auditor.fail(f"I8: {self._who()} brings the deleted {shard} back, whose missing head is a fence")
         head = codec.decode(entry.value, Head, Address(shard, HEAD))
         before = self._heads.get(shard, Head())
-        for name in ("next_offset", "log_start", "frontier", "fence"):
+        for name in ("next_offset", "log_start", "frontier", "fence", "expired_producers"):
             if getattr(head, name) < getattr(before, name):
                 self._auditor.fail(
                     f"I6: {name} of {shard[-8:]} fell from {getattr(before, name)} to {getattr(head, name)}"
@@ -248,6 +292,9 @@ class Watcher:
         if place in self._entered:
             self._auditor.fail(f"I1: {extent.object_key} enters {shard[-8:]} a second time, at {extent.base_offset}")
         self._entered.add(place)
+        data = self._objects.objects[extent.object_key][extent.position : extent.position + extent.length]
+        for row in rows(data, 0, extent.base_offset):
+            self._appended.setdefault(shard, {})[row.value] = row.offset
 
     def _check_tail(self, shard: str, head: Head, extents: list[Extent]) -> None:
         """I4: what is not in an extent is in the table. I2: extents are dense up to the end."""
@@ -278,6 +325,11 @@ class Watcher:
             if any(file.path == path for file in view.files):
                 self._auditor.fail(f"I7: {self._who()} deletes {key} while a table names it")
 
+    def coordinates(self, group: str, process: Process | None) -> bool:
+        """Whether the group's lease is that of this process."""
+        lease = self._lease(Address(f"group/{group}", "lease"))
+        return lease is not None and self._auditor.holders.get(lease[0]) is process
+
     def _lease(self, address: Address) -> tuple[str, int] | None:
         """Holder and token as the store's row says, expired or not."""
         [entry] = run_now(self._core.get([address]))
@@ -294,3 +346,8 @@ class Watcher:
     def _who() -> str:
         process = current_process()
         return "somebody" if process is None else process.name
+
+
+def _committed_to(key: str) -> StreamPartition:
+    _, topic, index = key.split("/")
+    return StreamPartition(UUID(topic), int(index))

@@ -21,7 +21,7 @@ class Embedded:
     """Brokers 0, 1, 2 … on neighbouring ports and one data directory."""
 
     def __init__(self, data: Path, count: int, overrides: dict[str, Any]) -> None:
-        self._data = data
+        self.data = data
         self._overrides = QUICK | overrides
         self._first_port = free_ports(count)
         self._loop = uvloop.new_event_loop()
@@ -43,8 +43,7 @@ class Embedded:
         settings = load(
             None,
             {},
-            {"data_dir": str(self._data), "broker.id": index, "broker.port": self._first_port + index}
-            | self._overrides,
+            {"data_dir": str(self.data), "broker.id": index, "broker.port": self._first_port + index} | self._overrides,
         )
         ready, stop = threading.Event(), asyncio.Event()
         done = asyncio.run_coroutine_threadsafe(run_broker(settings, ready.set, stop), self._loop)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from uuid import uuid4
 
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
@@ -27,6 +28,11 @@ from support.tables import open_door
 NAME = "outside"
 BUCKET = "lake"
 """On the server that the fixtures `aws_address` and `nessie_uri` of `conftest` share."""
+
+
+def own_folder() -> str:
+    """In that bucket, for a cluster of processes, which keeps what it is started on to itself."""
+    return f"{BUCKET}/{uuid4().hex}"
 
 
 def variables(properties: Mapping[str, str], name: str = NAME) -> dict[str, str]:
@@ -141,7 +147,7 @@ def external_place(kind: str, request: pytest.FixtureRequest, folder: Path) -> I
         case "sql":
             yield sql_place(folder)
         case "rest":
-            with open_door(folder / "door") as door:
+            with open_door(folder / "door", locations=[f"file://{folder}/bucket"]) as door:
                 yield rest_place(folder, door.uri)
         case "postgres":
             with sql_place(folder, request.getfixturevalue("postgres_uri")).emptied() as place:

@@ -14,6 +14,7 @@ from lakestream.metadata.store import Store
 from lakestream.metadata.topics import Topic, Topics
 from lakestream.model import StreamPartition
 from lakestream.objects import Buffer
+from lakestream.records import BatchInfo
 from lakestream.runtime import Runtime, system
 from lakestream.stream import (
     EARLIEST,
@@ -24,6 +25,7 @@ from lakestream.stream import (
     MemoryBudget,
     OffsetAt,
     Streams,
+    StreamSettings,
 )
 
 
@@ -51,7 +53,7 @@ class FakeStreams:
         self.brokers = Brokers(self.store)
         self.broker = Broker(broker_id, "127.0.0.1", port, None, self.runtime.new_id().hex)
         self.cluster_id = "test-cluster"
-        self.max_batch_bytes = 1 << 20
+        self.max_batch_bytes = StreamSettings().max_batch_bytes
         self.budget = MemoryBudget(budget_bytes)
         self.logs: dict[StreamPartition, Log] = {}
         self.flushes: list[int] = []
@@ -72,7 +74,9 @@ class FakeStreams:
     def appended(self) -> int:
         return sum(len(log.batches) for log in self.logs.values())
 
-    def append(self, partition: StreamPartition, run: Buffer) -> "asyncio.Future[Appended]":
+    def append(
+        self, partition: StreamPartition, run: Buffer, batch: BatchInfo | None = None
+    ) -> "asyncio.Future[Appended]":
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Appended] = loop.create_future()
         if len(run) < 61 or struct.unpack_from(">i", run, 8)[0] != len(run) - 12 or run[16] != 2:
@@ -92,7 +96,8 @@ class FakeStreams:
             log.batches.append((base, base + count, struct.pack(">q", base) + run[8:]))
             log.end_offset += count
             if not done.done():
-                done.set_result(Appended(base, 0))
+                (newest_ms,) = struct.unpack_from(">q", run, 35)
+                done.set_result(Appended(base, 0, newest_ms if run[22] & 8 else None))
         self._changed.set()
         self._changed = asyncio.Event()
 

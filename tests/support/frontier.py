@@ -31,6 +31,7 @@ from lakestream.model import StreamPartition
 from lakestream.objects import MemoryObjects, ObjectStore
 from lakestream.records import crc32c, walk
 from lakestream.runtime import Runtime
+from lakestream.stream.receipts import receipts_of
 from lakestream.wal import WAL_PREFIX, Receipt, Section, build, object_key
 from support.batches import batch
 
@@ -178,14 +179,11 @@ class Producer:
     async def commit(self, upload: Upload) -> dict[StreamPartition, Verdict]:
         verdicts: dict[StreamPartition, Verdict] = {}
         await self._committer.commit(upload.offers, verdicts)
-        bases = []
         for partition, verdict in verdicts.items():
             if isinstance(verdict, Committed):
                 [accepted] = verdict.results
-                bases.append((partition, accepted.base_offset))
                 self._world.ack(partition, accepted.base_offset, upload.values[partition])
-        if bases:
-            self._receipts.append(Receipt(upload.offers[0].object_key, tuple(bases)))
+        self._receipts += receipts_of(upload.offers[0].object_key, upload.offers, verdicts)
         return verdicts
 
     async def append(self, values: Mapping[StreamPartition, Sequence[bytes]]) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import random
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from starlette.types import ASGIApp
 
 from lakestream.catalog import View
+from lakestream.catalog.engines import EngineTables
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import Conflict
 from lakestream.http import create_app
@@ -123,8 +124,11 @@ class Door:
 
 
 @contextmanager
-def open_door(folder: Path, guard: Callable[[ASGIApp], ASGIApp] = lambda app: app) -> Iterator[Door]:
-    """Serves on a free loopback port until the block ends; `guard` stands in front of it."""
+def open_door(
+    folder: Path, guard: Callable[[ASGIApp], ASGIApp] = lambda app: app, *, locations: Sequence[str] = ()
+) -> Iterator[Door]:
+    """Serves on a free loopback port until the block ends; `guard` stands in front of it, and `locations` are allowed
+    beside its own warehouse."""
     runtime = Runtime(system().clock, random.Random(3))
     listener = socket.create_server(("127.0.0.1", 0))
     uri = f"http://127.0.0.1:{listener.getsockname()[1]}/iceberg"
@@ -132,7 +136,7 @@ def open_door(folder: Path, guard: Callable[[ASGIApp], ASGIApp] = lambda app: ap
 
     async def serve() -> None:
         tables = PyIcebergTables(MemoryStore(runtime), f"file://{folder}/bucket", runtime)
-        app = guard(create_app(tables.engines))
+        app = guard(create_app(EngineTables(tables.commits, f"file://{folder}/bucket", locations)))
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=1))
         opened.set_result((Door(uri, tables, folder, asyncio.get_running_loop()), server))
         try:

@@ -82,7 +82,7 @@ async def step(table: StreamTable, view: View, kind: str) -> View:
 
 async def check(table: StreamTable) -> None:
     """Beside a reader that knows nothing yet."""
-    commits, files = table.tables.commits, MetadataFiles({})
+    commits, files = table.tables.commits, MetadataFiles({}, "file:///")
     current = await commits.load(ORDERS)
     assert current is not None
     metadata = current.metadata

@@ -17,9 +17,10 @@ from lakestream.errors import (
     UnknownNamespace,
     UnknownTable,
 )
+from lakestream.metadata import codec
 from lakestream.metadata.memory import MemoryStore
-from lakestream.metadata.pointers import Pointer, Pointers, TableName
-from lakestream.metadata.store import Outcome, Transaction
+from lakestream.metadata.pointers import Pointer, PointerRow, Pointers, TableName
+from lakestream.metadata.store import Address, Outcome, Transaction
 from lakestream.runtime import system
 
 DEFAULT = ("default",)
@@ -53,9 +54,10 @@ def name(text: str) -> TableName:
     return TableName(DEFAULT, text)
 
 
-async def make(pointers: Pointers, table_id: UUID, text: str) -> None:
-    await pointers.add(table_id, Pointer(f"file:///{text}"))
+async def make(pointers: Pointers, table_id: UUID, text: str) -> PointerRow:
+    row = await pointers.add(table_id, Pointer(f"file:///{text}"))
     await pointers.bind(table_id, name(text), make_namespace=True)
+    return row
 
 
 def test_a_pointer_swings_once_per_version() -> None:
@@ -145,13 +147,61 @@ def test_a_drop_that_was_cut_off_is_finished_by_the_next_one(applies: bool) -> N
         store.failing, store.applies = "table/", applies
         with pytest.raises(Unavailable):
             await pointers.drop(ORDERS)
-        with pytest.raises(UnknownTable):
-            await pointers.resolve(name("a"))
         store.failing = "nothing"
         await pointers.drop(OTHER)
+        with pytest.raises(UnknownTable):
+            await pointers.resolve(name("a"))
         assert await pointers.get(ORDERS) is None
         assert await pointers.get(OTHER) is None
         await pointers.drop_namespace(DEFAULT)
+        assert await store.range("tables", "", "~") == []
+
+    run(test)
+
+
+def test_a_drop_does_not_take_a_table_that_a_topic_took_over_meanwhile() -> None:
+    async def test(store: FailingStore, pointers: Pointers) -> None:
+        row = await make(pointers, ORDERS, "a")
+        await pointers.swing(ORDERS, row.version, Pointer("adopted", bound=True))
+        with pytest.raises(Conflict):
+            await pointers.drop(ORDERS, row.version)
+        assert await pointers.resolve(name("a")) == ORDERS
+        adopted = await pointers.get(ORDERS)
+        assert adopted is not None
+        assert adopted.pointer == Pointer("adopted", bound=True)
+
+    run(test)
+
+
+def test_a_drop_that_was_announced_loses_to_the_topic_whoever_finishes_it() -> None:
+    async def test(store: FailingStore, pointers: Pointers) -> None:
+        row = await make(pointers, ORDERS, "a")
+        plain = store.range
+
+        async def overtaken(shard: str, start: str, end: str, *, limit: int | None = None) -> list[object]:
+            store.range = plain  # type: ignore[method-assign]
+            await pointers.swing(ORDERS, row.version, Pointer("adopted", bound=True))
+            return await plain(shard, start, end, limit=limit)
+
+        store.range = overtaken  # type: ignore[assignment, method-assign]
+        with pytest.raises(Conflict):
+            await pointers.drop(ORDERS, row.version)
+        await pointers.finish_drops()
+        assert await pointers.resolve(name("a")) == ORDERS
+        assert await pointers.get(ORDERS) is not None
+        assert await plain("tables", "gone/", "gone0") == []
+
+    run(test)
+
+
+def test_a_drop_that_the_version_before_began_is_finished() -> None:
+    async def test(store: FailingStore, pointers: Pointers) -> None:
+        await pointers.add(ORDERS, Pointer("left"))
+        key = f"gone/{ORDERS.hex}"
+        value = codec.encode(None, Address("tables", key))
+        await store.transact([Transaction("tables", {}, {key: value})])
+        await pointers.finish_drops()
+        assert await pointers.get(ORDERS) is None
         assert await store.range("tables", "", "~") == []
 
     run(test)

@@ -1,6 +1,7 @@
 """Table files that no table names go, once no commit can name them any more; everything else stays."""
 
 import asyncio
+import shutil
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -147,6 +148,26 @@ def test_a_retained_snapshot_keeps_what_it_names(tmp_path: Path) -> None:
             await catalog.close()
 
     asyncio.run(scenario())
+
+
+def test_a_folder_that_is_a_link_is_not_looked_into(tmp_path: Path) -> None:
+    """It may lead to the files of another table, which this one does not name."""
+
+    async def scenario(world: World) -> None:
+        await filled(world, "orders")
+        # Farther than the other, whose files would all be below its frontier.
+        copy = await filled(world, "copy")
+        await Producer(world, "more").append({next(iter(copy.each_partition())): [b"d"] * 9})
+        await world.drain()
+        folders = {path.name.split("__")[0]: path / "_data" for path in (tmp_path / "bucket" / "tables").iterdir()}
+        shutil.rmtree(folders["copy"])
+        folders["copy"].symlink_to(folders["orders"])
+        before = sorted(folders["orders"].iterdir())
+        assert before
+        assert (await tidy(world)).deleted == 0
+        assert sorted(folders["orders"].iterdir()) == before
+
+    run(over("pyiceberg", tmp_path), scenario)
 
 
 def test_a_crashed_workers_files_go_in_the_end(opened: Open) -> None:

@@ -1,107 +1,15 @@
 """Coordinators under leases: one per group, generations and offsets that survive, nothing written after a takeover."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from support.door import run, until
-from support.fake_streams import FakeStreams
+from support.coordinators import PARTITION, QUICK, World, joining, member, offset, with_world
+from support.door import until
 
 from lakestream.errors import NotCoordinator, Unavailable
-from lakestream.kafka import GroupCoordinator, GroupSettings
-from lakestream.kafka.groups import Join, Joined, Protocol, Sync
-from lakestream.metadata.groups import CommittedOffset, committed_offsets, lease_holder
-from lakestream.metadata.memory import MemoryStore
-from lakestream.metadata.store import Outcome, Transaction
-from lakestream.model import StreamPartition
-from lakestream.runtime import Runtime, system
-
-QUICK = GroupSettings(initial_rebalance_delay_ms=5, min_session_timeout_ms=20)
-PARTITION = StreamPartition(system().new_id(), 0)
-
-
-class Clock:
-    """Stands still until a test moves it: the store's idea of time, by which leases lapse."""
-
-    ms = 1_000_000
-
-    def now_ms(self) -> int:
-        return self.ms
-
-
-class TroubledStore(MemoryStore):
-    """Fails transactions on demand, after or before they are applied, and remembers what was applied."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        super().__init__(runtime)
-        self.fail_before = 0
-        self.applied: list[Transaction] = []
-        self.gate: asyncio.Event | None = None
-
-    async def transact(self, transactions: Sequence[Transaction]) -> list[Outcome]:
-        if self.gate is not None:
-            await self.gate.wait()
-        if self.fail_before:
-            self.fail_before -= 1
-            raise Unavailable("no answer")
-        self.applied.extend(transactions)
-        return await super().transact(transactions)
-
-
-class World:
-    def __init__(self) -> None:
-        self.clock = Clock()
-        self.runtime = Runtime(self.clock, system().random)
-        self.store = TroubledStore(self.runtime)
-
-    @asynccontextmanager
-    async def broker(self, broker_id: int = 1, settings: GroupSettings = QUICK) -> AsyncIterator[GroupCoordinator]:
-        streams = FakeStreams(store=self.store, runtime=self.runtime, broker_id=broker_id, port=9000 + broker_id)
-        await streams.brokers.register(streams.broker)
-        coordinator = GroupCoordinator(streams.as_streams(), settings)
-        await coordinator.start()
-        try:
-            yield coordinator
-        finally:
-            await coordinator.stop()
-
-
-def joining(member_id: str = "", *, session_timeout_ms: int = 10_000, **changes: Any) -> Join:
-    fields: dict[str, Any] = {
-        "member_id": member_id,
-        "instance_id": None,
-        "client_id": "c",
-        "client_host": "h",
-        "session_timeout_ms": session_timeout_ms,
-        "rebalance_timeout_ms": 10_000,
-        "protocol_type": "consumer",
-        "protocols": (Protocol("range", b""),),
-        "id_required": False,
-        "skips_assignment": True,
-    }
-    return Join(**fields | changes)
-
-
-async def member(coordinator: GroupCoordinator, group: str = "g", **changes: Any) -> Joined:
-    """A lone member of a group at rest."""
-    joined = await coordinator.join(group, joining(**changes))
-    sync = Sync(joined.member_id, None, joined.generation, None, None, {joined.member_id: b"all"})
-    assert (await coordinator.sync(group, sync)).assignment == b"all"
-    return joined
-
-
-def offset(number: int) -> dict[StreamPartition, CommittedOffset]:
-    return {PARTITION: CommittedOffset(number, 0, "", 0)}
-
-
-def with_world(test: Callable[[World], Awaitable[None]]) -> None:
-    async def work() -> None:
-        await test(World())
-
-    run(work())
+from lakestream.kafka import GroupSettings
+from lakestream.metadata.groups import committed_offsets, lease_holder
 
 
 def test_one_broker_coordinates_and_the_others_say_so() -> None:
@@ -136,7 +44,8 @@ def test_the_next_coordinator_goes_on_from_the_generation_and_the_offsets() -> N
             assert await first.commit("g", joined.member_id, None, 1, offset(42)) is ErrorCode.none
         async with world.broker(2) as second:
             assert (await second.offsets("g"))[PARTITION].offset == 42
-            assert await second.heartbeat("g", joined.member_id, None, 1) is ErrorCode.unknown_member_id
+            assert await second.heartbeat("g", joined.member_id, None, 1) is ErrorCode.none
+            await second.leave("g", [(joined.member_id, None)])
             assert (await member(second)).generation > joined.generation
 
     with_world(test)
@@ -228,7 +137,7 @@ def test_members_see_a_generation_only_after_it_is_stored() -> None:
 def test_a_store_that_is_away_delays_the_generation_but_loses_nobody() -> None:
     async def test(world: World) -> None:
         async with world.broker(1) as first:
-            assert await first.describe("g") is None
+            assert await first.commit("g", "nobody", None, 1, {}) is ErrorCode.unknown_member_id
             world.store.fail_before = 1
             joined = await first.join("g", joining())
             assert (joined.error, joined.generation) == (ErrorCode.none, 1)

@@ -214,11 +214,12 @@ def _describe(kind: int, name: str, keys: tuple[str, ...] | None = None) -> dict
 
 def test_settings_of_a_topic() -> None:
     async def test(streams: FakeStreams, client: Client) -> None:
-        await streams.topics.create("t", 1, {"retention.ms": "5", "lakestream.custom": "x"})
+        await streams.topics.create("t", 1, {"retention.ms": "5", "segment.ms": "7"})
         [result] = (await client.ask(32, 4, _describe(2, "t"))).results
         configs = {config.name: config for config in result.configs}
         assert (configs["retention.ms"].value, configs["retention.ms"].config_source) == ("5", 1)
-        assert configs["lakestream.custom"].value == "x"
+        assert (configs["segment.ms"].value, configs["segment.ms"].config_source) == ("7", 1)
+        assert (configs["max.message.bytes"].value, configs["max.message.bytes"].config_source) == ("1048588", 5)
         assert (configs["cleanup.policy"].value, configs["cleanup.policy"].config_source) == ("delete", 5)
         assert configs["lakestream.profile"].documentation
         [one] = (await client.ask(32, 4, _describe(2, "t", ("retention.ms",)))).results

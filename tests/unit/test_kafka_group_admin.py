@@ -101,7 +101,8 @@ def test_asking_for_a_group_does_not_make_it() -> None:
     async def test(streams: FakeStreams, client: Client) -> None:
         assert await described(client, "nobody") == ("Dead", ErrorCode.group_id_not_found)
         assert await listed(client) == []
-        assert await stored_groups(streams.store) == []
+        assert await stored_groups(streams.store) == {}
+        assert await streams.store.shards("group/", "group0") == [], "not even a claim"
 
     with_door(test)
 
@@ -117,11 +118,11 @@ def test_every_group_is_listed_by_one_broker_whoever_held_it() -> None:
         offset = {StreamPartition(one.runtime.new_id(), 0): CommittedOffset(5, -1, "", 0)}
         for name in names:
             assert await first.commit(name, "", None, -1, offset) is ErrorCode.none
-        assert [name for name, _ in await first.listed()] == sorted(names), "the holder lists them"
+        assert [each.name for each in await first.listed()] == sorted(names), "the holder lists them"
         assert await second.listed() == []
         await first.stop()
         ours, theirs = await first.listed(), await second.listed()
-        assert sorted(name for name, _ in (*ours, *theirs)) == sorted(names)
+        assert sorted(each.name for each in (*ours, *theirs)) == sorted(names)
         assert ours
         assert theirs
 

@@ -154,7 +154,7 @@ def test_find_coordinator() -> None:
             ("a", 1, ErrorCode.none),
             ("b", 1, ErrorCode.none),
         ]
-        for key_type, code in ((1, ErrorCode.coordinator_not_available), (7, ErrorCode.invalid_request)):
+        for key_type, code in ((1, ErrorCode.transactional_id_authorization_failed), (7, ErrorCode.invalid_request)):
             refused = await client.ask(10, 2, {"key": "a", "key_type": key_type})
             assert (refused.error_code, refused.node_id) == (code, -1)
 

@@ -59,7 +59,7 @@ def test_transactional_records_are_refused() -> None:
     async def test(streams: FakeStreams, client: Client) -> None:
         await streams.topics.create("t", 1, {})
         answer = await _produced(client, 9, _produce({"name": "t"}, transactional_id="tx"))
-        assert answer.error_code is ErrorCode.invalid_request
+        assert answer.error_code is ErrorCode.transactional_id_authorization_failed
         assert streams.appended == 0
 
     with_door(test)
@@ -270,6 +270,6 @@ def test_producer_ids() -> None:
         assert first.producer_id != second.producer_id
         assert first.producer_epoch == 0
         refused = await client.ask(22, 5, request | {"transactional_id": "tx"})
-        assert (refused.error_code, refused.producer_id) == (ErrorCode.invalid_request, -1)
+        assert (refused.error_code, refused.producer_id) == (ErrorCode.transactional_id_authorization_failed, -1)
 
     with_door(test)

@@ -58,7 +58,7 @@ async def _held_group() -> tuple[Delaying, GroupRows]:
 async def _loaded(store: Delaying) -> GroupState:
     """As the holder finds it when it looks again."""
     lease = await store.acquire_lease(lease_address("g"), "holder", ttl_ms=60_000)
-    return await GroupRows(store, "g", lease.token).load()
+    return (await GroupRows(store, "g", lease.token).load()).state
 
 
 def test_a_late_save_of_a_generation_does_not_undo_a_newer_one() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lakestream.errors import CorruptObject
 from lakestream.metadata import codec
 from lakestream.metadata.brokers import Broker
-from lakestream.metadata.groups import CommittedOffset, GroupState
+from lakestream.metadata.groups import CommittedOffset, GroupState, StoredMember
 from lakestream.metadata.head import Extent, Head, ProducerState
 from lakestream.metadata.pointers import Pointer, TableName
 from lakestream.metadata.store import Address
@@ -28,6 +28,7 @@ KINDS: tuple[Any, ...] = (
     Topic,
     Broker,
     GroupState,
+    StoredMember,
     CommittedOffset,
     Pointer,
     TableName,
@@ -50,10 +51,12 @@ anything = st.recursive(
 )
 
 
-def stored(body: bytes) -> bytes:
+def stored(body: bytes, kind: Any = int) -> bytes:
     """With a checksum that holds."""
-    checksum = crc32(body, crc32(f"{ADDRESS.shard}\0{ADDRESS.key}".encode()))
-    return bytes((codec.FORMAT,)) + checksum.to_bytes(4, "little") + body
+    form = bytes((getattr(kind, "stored_format", codec.FIRST_FORMAT),))
+    seed = crc32(f"{ADDRESS.shard}\0{ADDRESS.key}".encode())
+    checksum = crc32(body, seed if form[0] == codec.FIRST_FORMAT else crc32(form, seed))
+    return form + checksum.to_bytes(4, "little") + body
 
 
 def decode(data: bytes, kind: Any) -> Any:
@@ -76,7 +79,7 @@ def decode(data: bytes, kind: Any) -> Any:
 @quick
 @given(kind=st.sampled_from(KINDS), value=anything)
 def test_values_of_any_shape(kind: Any, value: Any) -> None:
-    found = decode(stored(msgspec.msgpack.encode(value)), kind)
+    found = decode(stored(msgspec.msgpack.encode(value), kind), kind)
     assert isinstance(found, (CorruptObject, typing.get_origin(kind) or kind))
 
 

@@ -18,7 +18,7 @@ from lakestream.errors import (
     RequestError,
     UnsupportedRecords,
 )
-from lakestream.records import control_batch, validate, walk
+from lakestream.records import BatchRules, control_batch, validate, walk
 from lakestream.records.compression import MAX_DECOMPRESSED_BYTES
 
 MAX = 1 << 20
@@ -56,14 +56,14 @@ def changed(data: bytes = BATCH, *, sealed: bool = True, **fields: int) -> bytes
 
 
 def check(data: bytes) -> None:
-    validate(data, max_batch_bytes=MAX)
+    validate(data, BatchRules(MAX), 0)
 
 
 @pytest.mark.parametrize("compression", range(5))
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_what_clients_send_is_taken(compression: int, kind: type) -> None:
     data = client_batch(b"a", None, b"", b"x" * 5000, compression=compression, producer=(9, 0, 5), key=b"k")
-    (info,) = validate(kind(data), max_batch_bytes=MAX)
+    info = validate(kind(data), BatchRules(MAX), 0)
     assert (info.position, info.length, info.record_count, info.last_offset_delta) == (0, len(data), 4, 3)
     assert info.attributes & 7 == compression
     assert (info.producer_id, info.producer_epoch, info.base_sequence) == (9, 0, 5)
@@ -73,14 +73,14 @@ def test_what_clients_send_is_taken(compression: int, kind: type) -> None:
 
 def test_the_newest_timestamp_is_the_records_whatever_the_header_says() -> None:
     for claimed in (-1, 5, NEWEST_MS):
-        (info,) = validate(changed(max_timestamp=claimed), max_batch_bytes=MAX)
+        info = validate(changed(max_timestamp=claimed), BatchRules(MAX), 0)
         assert info.max_timestamp_ms == 1002
 
 
 def test_records_without_a_time_are_taken() -> None:
-    (info,) = validate(batch([Row(0, -1, None, b"v")]), max_batch_bytes=MAX)
+    info = validate(batch([Row(0, -1, None, b"v")]), BatchRules(MAX), 0)
     assert info.max_timestamp_ms == -1
-    (info,) = validate(batch([Row(0, -1, None, b"v"), Row(1, NEWEST_MS, None, b"v")]), max_batch_bytes=MAX)
+    info = validate(batch([Row(0, -1, None, b"v"), Row(1, NEWEST_MS, None, b"v")]), BatchRules(MAX), 0)
     assert info.max_timestamp_ms == NEWEST_MS
 
 
@@ -202,9 +202,9 @@ def test_unknown_codecs_are_not_served(codec: int) -> None:
 
 
 def test_the_maximum_counts_the_whole_batch() -> None:
-    validate(BATCH, max_batch_bytes=len(BATCH))
+    validate(BATCH, BatchRules(len(BATCH)), 0)
     with pytest.raises(RecordsTooLarge):
-        validate(BATCH, max_batch_bytes=len(BATCH) - 1)
+        validate(BATCH, BatchRules(len(BATCH) - 1), 0)
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
@@ -217,7 +217,7 @@ def test_a_bomb_is_too_large(codec: int) -> None:
         4: cramjam.zstd.compress,
     }[codec](plain)
     with pytest.raises(RecordsTooLarge):
-        validate(frame(bytes(packed), ROWS, attributes=codec), max_batch_bytes=1 << 30)
+        validate(frame(bytes(packed), ROWS, attributes=codec), BatchRules(1 << 30), 0)
 
 
 XERIAL = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
@@ -260,10 +260,10 @@ def test_no_mutation_is_more_than_an_error(data: st.DataObject) -> None:
         del altered[cut:]
         struct.pack_into(">i", altered, 8, len(altered) - 12)
     try:
-        infos = validate(resealed(altered), max_batch_bytes=MAX)
+        info = validate(resealed(altered), BatchRules(MAX), 0)
     except RequestError:
         return
-    assert infos[0].record_count == infos[0].last_offset_delta + 1 > 0
+    assert info.record_count == info.last_offset_delta + 1 > 0
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)

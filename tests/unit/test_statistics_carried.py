@@ -19,7 +19,7 @@ from lakestream.catalog.commit import Change
 from lakestream.catalog.port import TableCatalog, View
 from lakestream.catalog.simulated import SimulatedTables
 from lakestream.catalog.statistics import own_files
-from lakestream.errors import Conflict
+from lakestream.errors import Conflict, TableRefused
 from lakestream.metadata.names import TableName
 from lakestream.model import Blob, StatisticsFile
 
@@ -195,8 +195,12 @@ def test_an_entry_that_names_something_else_deletes_nothing(tmp_path: Path) -> N
         beside.write_bytes(b"")
         data = view.files[0].path
         location = (await _metadata(table)).location
-        for path in (data, f"file://{beside}", f"{location}/../../../beside.stats", view.metadata_location):
-            await _change(table, _statistics(path, view.snapshot_id), outside=True)
+        outside = (f"file://{beside}", f"{location}/../../../beside.stats", f"{location}/%2e%2e/%2e%2e/beside.stats")
+        for path in outside:
+            with pytest.raises(TableRefused, match="a file belongs to one table"):
+                await _change(table, _statistics(path, view.snapshot_id), outside=True)
+        for path in (data, view.metadata_location, *outside):
+            await _change(table, _statistics(path, view.snapshot_id), outside=path not in outside)
             assert own_files(await _metadata(table)) == []
             await _change(table, _statistics(f"{location}/_iceberg/none.stats", view.snapshot_id))
         assert beside.exists()

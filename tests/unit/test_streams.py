@@ -13,7 +13,7 @@ from lakestream.errors import (
     CorruptRecords,
     ObjectMissing,
     OffsetOutOfRange,
-    SequenceGap,
+    PredecessorAwaited,
     StorageError,
     StreamExists,
     Unavailable,
@@ -36,7 +36,7 @@ from lakestream.stream import (
     Streams,
     StreamSettings,
 )
-from lakestream.wal import WAL_PREFIX, read_footer
+from lakestream.wal import WAL_PREFIX, Placed, SectionReceipt, read_footer
 
 MIB = 1 << 20
 
@@ -220,7 +220,7 @@ def test_idempotent_retries_get_the_original_offset_on_any_broker() -> None:
             assert (await one.append(partition, first)).base_offset == 0
             assert (await two.append(partition, first)).base_offset == 0
             assert (await two.append(partition, batch(b"c", producer=(producer_id, epoch, 2)))).base_offset == 2
-            with pytest.raises(SequenceGap):
+            with pytest.raises(PredecessorAwaited):
                 await one.append(partition, batch(b"e", producer=(producer_id, epoch, 9)))
             assert (await fetch(one, partition, 0)).high_watermark == 3
             assert (await two.new_producer())[0] != producer_id
@@ -338,11 +338,26 @@ def test_an_idle_or_stopping_broker_leaves_receipts_for_all_it_committed() -> No
             await streams.append(partition, batch(b"c"))
         objects = [info.key async for info in cluster.objects.list(WAL_PREFIX)]
         footers = [await read_footer(cluster.objects, key) for key in objects]
-        told = {receipt.object_key: receipt.bases for footer in footers for receipt in footer.receipts}
+        told = {receipt.object_key: receipt.sections for footer in footers for receipt in footer.receipts}
         head = await read_head(cluster.store, partition)
         assert head is not None
         extents = await read_extents(cluster.store, partition)
-        assert told == {extent.object_key: ((partition, extent.base_offset),) for extent in extents}
+        assert told == {
+            extent.object_key: (
+                SectionReceipt(
+                    partition,
+                    (
+                        Placed(
+                            extent.base_offset,
+                            extent.end_offset - extent.base_offset,
+                            extent.position,
+                            extent.length,
+                        ),
+                    ),
+                ),
+            )
+            for extent in extents
+        }
 
     asyncio.run(main())
 

@@ -3,12 +3,17 @@
 import asyncio
 
 import pytest
+from support.apache_kafka import KAFKA_TOPIC_CONFIGS
 
 from lakestream.errors import InvalidSetting
+from lakestream.kafka.configs import topic_configs
 from lakestream.metadata.memory import MemoryStore
-from lakestream.metadata.options import OPTIONS, topic_options
+from lakestream.metadata.option_list import INERT, MAX_MESSAGE_BYTES, OPTIONS, SETTLED
+from lakestream.metadata.options import batch_rules, check_settings, topic_options
 from lakestream.metadata.topics import Topics
+from lakestream.records import BatchCompression, BatchRules
 from lakestream.runtime import system
+from lakestream.stream import StreamSettings
 
 
 def test_without_settings_every_default_holds() -> None:
@@ -17,8 +22,43 @@ def test_without_settings_every_default_holds() -> None:
     assert options == topic_options({option.name: option.default for option in OPTIONS})
 
 
-def test_settings_of_others_are_left_alone() -> None:
-    assert topic_options({"segment.bytes": "what ever"}) == topic_options({})
+def test_every_setting_of_apache_kafka_has_its_place_and_its_default() -> None:
+    ours = {config.name: config.value for config in topic_configs({}, StreamSettings().max_batch_bytes)}
+    differ = {name for name, value in KAFKA_TOPIC_CONFIGS.items() if ours[name] != value}
+    assert differ == {"retention.ms"}, "a stream that is a table keeps its records"
+    assert {name for name in ours.keys() - KAFKA_TOPIC_CONFIGS.keys() if not name.startswith("lakestream.")} == set()
+
+
+def test_a_setting_acts_or_is_inert_or_is_refused() -> None:
+    acting = {option.name for option in OPTIONS} | {MAX_MESSAGE_BYTES}
+    inert, settled = {each.option.name for each in INERT}, {option.name for option in SETTLED}
+    assert KAFKA_TOPIC_CONFIGS.keys() <= acting | inert | settled
+    assert len(acting) + len(inert) + len(settled) == len(acting | inert | settled)
+    for name in inert:
+        check_settings({name: KAFKA_TOPIC_CONFIGS[name]}, {})
+    for option in SETTLED:
+        check_settings({option.name: option.default}, {})
+        with pytest.raises(InvalidSetting, match="for every topic"):
+            check_settings({option.name: "1"}, {})
+
+
+def test_what_a_topic_was_given_by_an_older_version_stays() -> None:
+    old = {"no.such": "1", "segment.bytes": "what ever"}
+    assert topic_options(old) == topic_options({})
+    check_settings(old | {"retention.ms": "5"}, old)
+    with pytest.raises(InvalidSetting, match=r"segment\.bytes=other"):
+        check_settings(old | {"segment.bytes": "other"}, old)
+
+
+def test_rules_follow_from_settings() -> None:
+    assert batch_rules({}, 77) == BatchRules(77, after_ms=3_600_000)
+    settings = {"max.message.bytes": "9", "cleanup.policy": "compact", "compression.type": "lz4"}
+    assert batch_rules(settings, 77) == BatchRules(
+        9, needs_keys=True, after_ms=3_600_000, compression=BatchCompression(3, None)
+    )
+    settings = {"compression.type": "gzip", "compression.gzip.level": "9", "message.timestamp.type": "LogAppendTime"}
+    rules = batch_rules(settings, 77)
+    assert (rules.compression, rules.append_time) == (BatchCompression(1, 9), True)
 
 
 def test_both_policies_and_both_formats() -> None:
@@ -47,6 +87,16 @@ def test_switches_are_true_or_false_in_any_case() -> None:
         ("lakestream.table.formats", "iceberg,hudi"),
         ("lakestream.table.commit.interval.ms", "-1"),
         ("lakestream.table.merge.enable", "perhaps"),
+        ("max.message.bytes", str(1 << 31)),
+        ("compression.type", "none"),
+        ("compression.gzip.level", "0"),
+        ("compression.lz4.level", "18"),
+        ("message.timestamp.type", "logappendtime"),
+        ("message.timestamp.before.max.ms", "-1"),
+        ("min.insync.replicas", "0"),
+        ("leader.replication.throttled.replicas", "all"),
+        ("min.compaction.lag.ms", "5"),
+        ("no.such", "1"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name_and_nothing_is_made(name: str, value: str) -> None:

@@ -1,6 +1,7 @@
 """The WAL object format: what is built is read back, and damage never passes."""
 
 import asyncio
+import struct
 from collections.abc import Sequence
 from uuid import UUID
 
@@ -15,7 +16,7 @@ from lakestream.model import StreamPartition
 from lakestream.objects import Buffer, MemoryObjects
 from lakestream.records import crc32c
 from lakestream.runtime import system
-from lakestream.wal import Footer, Receipt, Section, Span, format
+from lakestream.wal import NOT_TOLD, Footer, Placed, Receipt, Refused, Section, SectionReceipt, Span, format
 
 KEY = "wal/0000000007/session-0000000003.wal"
 TOPIC = UUID("11111111-2222-4333-8444-555555555555")
@@ -34,7 +35,20 @@ sections = st.lists(
 )
 receipts = st.lists(
     st.builds(
-        Receipt, st.text(max_size=20), st.lists(st.tuples(partitions, st.integers(0, 2**63 - 1)), max_size=4).map(tuple)
+        Receipt,
+        st.text(max_size=20),
+        st.lists(
+            st.builds(
+                SectionReceipt,
+                partitions,
+                st.lists(st.builds(Placed, *[st.integers(0, 2**63 - 1)] * 4), max_size=2).map(tuple),
+                st.lists(
+                    st.builds(Refused, *[st.integers(0, 2**63 - 1)] * 2, st.sampled_from(("duplicate", "fenced"))),
+                    max_size=2,
+                ).map(tuple),
+            ),
+            max_size=4,
+        ).map(tuple),
     ),
     max_size=3,
 )
@@ -59,7 +73,12 @@ def sample() -> tuple[bytes, wal.BuiltObject]:
             Section(StreamPartition(TOPIC, 1), [b"one", bytearray(b"two")], 2, 1234),
             Section(StreamPartition(TOPIC, 0), [memoryview(b"zero")], 1, -1),
         ],
-        [Receipt("wal/0000000006/session-0000000002.wal", ((StreamPartition(TOPIC, 1), 41),))],
+        [
+            Receipt(
+                "wal/0000000006/session-0000000002.wal",
+                (SectionReceipt(StreamPartition(TOPIC, 1), (Placed(41, 1, 0, 9),)),),
+            )
+        ],
     )
     return b"".join(built.parts), built
 
@@ -104,21 +123,49 @@ def test_layout_is_the_documented_one() -> None:
         3,
         7,
         [[[topic, 0], 0, 4, crc32c(b"zero"), 1, -1], [[topic, 1], 4, 6, crc32c(b"onetwo"), 2, 1234]],
-        [["wal/0000000006/session-0000000002.wal", [[[topic, 1], 41]]]],
+        [["wal/0000000006/session-0000000002.wal", [[[topic, 1], [[41, 1, 0, 9]], []]]]],
+        [],
+        [],
     ]
     assert data[-24:-20] == crc32c(footer).to_bytes(4, "little")
     assert data[-20:-12] == len(data).to_bytes(8, "little")
-    assert data[-12:-8] == b"\x02\x00\x00\x00"
+    assert data[-12:-8] == b"\x03\x00\x00\x00"
     assert data[-8:-4] == crc32c(data[-28:-8]).to_bytes(4, "little")
     assert data[-4:] == b"WSKL"
     assert len(built.parts) == 5
 
 
 def test_an_object_may_hold_receipts_only() -> None:
-    receipt = Receipt("wal/0000000001/session-0000000001.wal", ((StreamPartition(TOPIC, 5), 10**15),))
+    receipt = Receipt(
+        "wal/0000000001/session-0000000001.wal",
+        (SectionReceipt(StreamPartition(TOPIC, 5), (Placed(10**15, 1, 0, 9),)),),
+    )
     footer = read(b"".join(build(receipts=[receipt]).parts))
     assert (footer.spans, footer.receipts) == ((), (receipt,))
     assert read(b"".join(build().parts)).receipts == ()
+
+
+def test_the_format_before_is_read_and_a_later_one_is_refused() -> None:
+    """Format 2 told of a section only where its first extent begins."""
+    data, built = sample()
+    length = int.from_bytes(data[-28:-24], "little")
+    body, topic = data[: -28 - length], TOPIC.bytes
+    spans = [[[topic, span.partition.index], *msgspec.to_builtins(span)[1:]] for span in built.spans]
+    old = msgspec.msgpack.encode(["session", 3, 7, spans, [["wal/x", [[[topic, 1], 41]]]]])
+
+    def sealed(footer: bytes, version: int) -> bytes:
+        fields = struct.pack("<IIQHH", len(footer), crc32c(footer), len(body) + len(footer) + 28, version, 0)
+        return body + footer + fields + struct.pack("<I4s", crc32c(fields), b"WSKL")
+
+    untold = Placed(41, NOT_TOLD, NOT_TOLD, NOT_TOLD)
+    receipt = Receipt("wal/x", (SectionReceipt(StreamPartition(TOPIC, 1), (untold,)),))
+    assert read(sealed(old, 2)) == Footer("session", 3, 7, tuple(built.spans), (receipt,))
+    with pytest.raises(CorruptObject, match="WAL format 4 is not one this version reads"):
+        read(sealed(old, 4))
+    for more in ([[1]], []), ([], [[1]]):
+        newer = msgspec.msgpack.encode(["session", 3, 7, spans, [], *more])
+        with pytest.raises(CorruptObject, match="ends of transactions"):
+            read(sealed(newer, 3))
 
 
 def test_a_partition_has_one_section() -> None:
@@ -193,8 +240,8 @@ def sealed(data: bytes, fields: bytes) -> bytes:
 
 def test_a_newer_format_is_told_from_damage() -> None:
     data, _ = sample()
-    newer = sealed(data, data[-28:-12] + b"\x03\x00\x00\x00")
-    with pytest.raises(CorruptObject, match="WAL format 3 is not one this version reads"):
+    newer = sealed(data, data[-28:-12] + b"\x04\x00\x00\x00")
+    with pytest.raises(CorruptObject, match="WAL format 4 is not one this version reads"):
         read(newer)
 
 
@@ -226,7 +273,7 @@ def test_spans_must_fill_the_object(spans: list[object]) -> None:
     footer = msgspec.msgpack.Encoder(uuid_format="bytes").encode(["session", 3, 7, spans, []])
     size = len(sections) + len(footer) + 28
     fields = len(footer).to_bytes(4, "little") + crc32c(footer).to_bytes(4, "little")
-    fields += size.to_bytes(8, "little") + b"\x02\x00\x00\x00"
+    fields += size.to_bytes(8, "little") + b"\x03\x00\x00\x00"
     with pytest.raises(CorruptObject, match=KEY):
         read(sealed(data[:10] + footer + bytes(28), fields))
 

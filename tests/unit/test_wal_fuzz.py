@@ -15,7 +15,7 @@ from lakestream.model import StreamPartition
 from lakestream.objects import MemoryObjects
 from lakestream.records import crc32c
 from lakestream.runtime import system
-from lakestream.wal import Footer, Receipt, Section
+from lakestream.wal import Footer, Placed, Receipt, Section, SectionReceipt
 
 KEY = wal.object_key(7, "session", 3)
 TOPIC = UUID(int=3)
@@ -33,7 +33,10 @@ anything = st.recursive(
 )
 partitions = st.tuples(st.one_of(st.just(TOPIC.bytes), st.binary(max_size=17)), numbers)
 spans = st.one_of(st.tuples(partitions, numbers, numbers, numbers, numbers, numbers), anything)
-receipts = st.one_of(st.tuples(st.text(max_size=5), st.lists(st.tuples(partitions, numbers), max_size=3)), anything)
+placed = st.one_of(st.tuples(numbers, numbers, numbers, numbers), anything)
+refused = st.one_of(st.tuples(numbers, numbers, st.text(max_size=5)), anything)
+outcomes = st.one_of(st.tuples(partitions, st.lists(placed, max_size=2), st.lists(refused, max_size=2)), anything)
+receipts = st.one_of(st.tuples(st.text(max_size=5), st.lists(outcomes, max_size=3)), anything)
 footers = st.one_of(
     st.tuples(st.text(max_size=5), numbers, numbers, st.lists(spans, max_size=4), st.lists(receipts, max_size=3)),
     anything,
@@ -42,11 +45,13 @@ footers = st.one_of(
 
 def honest() -> bytes:
     sections = [Section(StreamPartition(TOPIC, index), [b"x" * (20 + index)], 1, 0) for index in range(3)]
-    receipt = Receipt(wal.object_key(6, "session", 2), ((StreamPartition(TOPIC, 1), 41),))
+    receipt = Receipt(
+        wal.object_key(6, "session", 2), (SectionReceipt(StreamPartition(TOPIC, 1), (Placed(41, 1, 0, 9),)),)
+    )
     return b"".join(wal.build(sections, [receipt], session="session", flush=3, generation=7).parts)
 
 
-def assemble(body: bytes, footer: bytes, *, length: int | None = None, size: int | None = None, form: int = 2) -> bytes:
+def assemble(body: bytes, footer: bytes, *, length: int | None = None, size: int | None = None, form: int = 3) -> bytes:
     """With checksums that hold, whatever the numbers say."""
     told = len(body) + len(footer) + 28 if size is None else size
     fields = ((len(footer) if length is None else length) & 0xFFFFFFFF).to_bytes(4, "little")

@@ -17,6 +17,7 @@ from pyiceberg.types import NestedField
 from lakestream.catalog.changes import apply_updates
 from lakestream.catalog.rules import check_columns, check_specs
 from lakestream.errors import InvalidSetting, TableRefused
+from lakestream.objects.paths import is_inside
 from lakestream.table.schema import (
     FRONTIER_PROPERTY,
     RAW_SCHEMA,
@@ -52,7 +53,7 @@ def adopted_frontier(
     can."""
     if metadata.format_version != _FORMAT:
         raise InvalidSetting(f"it is in format version {metadata.format_version}, and streams write {_FORMAT}")
-    if not metadata.location.startswith(f"{bucket_url}/"):
+    if not is_inside(metadata.location, bucket_url):
         raise InvalidSetting(f"it is at {metadata.location}, and brokers read {bucket_url} alone")
     frontier = said(metadata)
     if frontier is None:

@@ -70,7 +70,8 @@ async def detach(pointers: Pointers, topic_id: UUID) -> str | None:
     while True:
         row = await pointers.get(topic_id)
         if row is None:
-            await pointers.drop(topic_id)
+            if await pointers.name_of(topic_id) is not None:
+                await pointers.drop(topic_id)
             return None
         if row.pointer.bound:
             await pointers.mark_leaving(topic_id)

@@ -6,7 +6,7 @@ store; `external.ExternalCommits` does the same in a catalog of somebody else.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple, TypeVar
 from uuid import UUID
@@ -19,6 +19,7 @@ from lakestream.catalog.adopting import adopted_metadata, said_frontier
 from lakestream.catalog.changes import apply_updates, check_requirements
 from lakestream.catalog.expiry import expired_files, unlogged
 from lakestream.catalog.files import MetadataFiles, version_of
+from lakestream.catalog.homes import check_brought, check_paths
 from lakestream.catalog.index import ManifestIndex
 from lakestream.catalog.owned import is_on
 from lakestream.catalog.port import View
@@ -26,10 +27,19 @@ from lakestream.catalog.rules import check_change
 from lakestream.catalog.rules_outside import check_outside
 from lakestream.catalog.statistics import dropped
 from lakestream.catalog.threads import Threads
-from lakestream.errors import Conflict, InvalidSetting, ObjectMissing, StorageError, Unavailable, UnknownTable
+from lakestream.errors import (
+    Conflict,
+    InvalidSetting,
+    LakestreamError,
+    ObjectMissing,
+    StorageError,
+    Unavailable,
+    UnknownTable,
+)
 from lakestream.metadata.names import TableName
 from lakestream.metadata.pointers import Pointer, PointerRow, Pointers
 from lakestream.metadata.store import Store
+from lakestream.model import DataFile
 from lakestream.runtime import Runtime
 from lakestream.table.schema import FRONTIER_PROPERTY, parse_frontier
 
@@ -61,6 +71,9 @@ class Change(NamedTuple):
 Prepare = Callable[[TableMetadata, list[str]], Change]
 """Blocking. Gets the metadata to build on; names each file in the list before it makes it."""
 
+Judge = Callable[[UUID, Sequence[DataFile]], Awaitable[None]]
+"""Looks into files that an engine's commit adds to a topic's table. Raises `TableRefused`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Staged:
@@ -69,17 +82,27 @@ class Staged:
     metadata: TableMetadata
     location: str
     written: list[str]
+    added: Sequence[DataFile] = ()
+    """Files that an engine's commit adds to main of a stream's table."""
 
 
 class Commits:
     carries_statistics: ClassVar[bool] = True
     """Whether this catalog knows statistics files."""
 
-    def __init__(self, store: Store, runtime: Runtime, io_properties: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        io_properties: Mapping[str, str],
+        bucket_url: str,
+        judge: Judge | None = None,
+    ) -> None:
         self.pointers: Final = Pointers(store)
-        self.files: Final = MetadataFiles(io_properties)
+        self.files: Final = MetadataFiles(io_properties, bucket_url)
         self.index: Final = ManifestIndex(self.files.io)
         self.runtime: Final = runtime
+        self._judge = judge
         self._threads = Threads()
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -201,7 +224,7 @@ class Commits:
         row = await self.pointers.add(table_id, pointer)
         if row.pointer == pointer:
             return Current(table_id, row, metadata)
-        await self.run(lambda: self.files.delete([location]))
+        await self.run(lambda: self.files.delete([location], metadata.location))
         return Current(table_id, row, await self.run(lambda: self.files.read(row.pointer.metadata_location)))
 
     async def commit(self, current: Current, prepare: Prepare, *, outside: bool = False) -> Current:
@@ -218,7 +241,7 @@ class Commits:
             row = await self.pointers.swing(current.table_id, current.row.version, pointer)
         except Conflict:
             # Refused for certain, so nobody can ever name what was written for this attempt.
-            await self.run(lambda: self.files.delete(staged.written))
+            await self.run(lambda: self.files.delete(staged.written, staged.metadata.location))
             raise
         await self.clean(current, staged, outside=outside)
         return Current(current.table_id, row, staged.metadata)
@@ -230,13 +253,20 @@ class Commits:
         try:
             await self.pointers.swing(current.table_id, current.row.version, Pointer(location, bound=True))
         except Conflict:
-            await self.run(lambda: self.files.delete([location]))
+            await self.run(lambda: self.files.delete([location], metadata.location))
             raise
 
     async def stage(self, current: Current, prepare: Prepare, *, outside: bool) -> Staged | None:
         """Everything of a commit but the swing of the pointer. None: there is nothing to change."""
         unique = self.runtime.new_id()
-        return await self.run(lambda: self._stage(current, prepare, unique, outside))
+        staged = await self.run(lambda: self._stage(current, prepare, unique, outside))
+        if staged is not None and self._judge is not None:
+            try:
+                await self._judge(current.table_id, staged.added)
+            except LakestreamError:
+                await self.run(lambda: self.files.delete(staged.written, staged.metadata.location))
+                raise
+        return staged
 
     async def clean(self, current: Current, staged: Staged, *, outside: bool) -> None:
         """What follows a swing."""
@@ -245,6 +275,7 @@ class Commits:
     def _stage(self, current: Current, prepare: Prepare, unique: UUID, outside: bool) -> Staged | None:
         written: list[str] = []
         staged = None
+        added: Sequence[DataFile] = ()
         try:
             change = prepare(current.metadata, written)
             metadata = apply_change(current.metadata, change, current.location, validate=outside)
@@ -252,26 +283,29 @@ class Commits:
                 return None
             if current.row.pointer.bound:
                 check_change(current.metadata, metadata)
-                if outside:
-                    check_outside(self.index, current.metadata, metadata)
+            if outside:
+                check_paths(current.metadata.properties, metadata.properties, metadata.location)
+                check_brought(self.index, current.metadata, metadata)
+                if current.row.pointer.bound:
+                    added = check_outside(self.index, current.metadata, metadata)
             location = self.files.write(metadata, version_of(current.location) + 1, unique, written)
             written.append(location)
-            staged = Staged(metadata, location, written)
+            staged = Staged(metadata, location, written, added)
         except OSError as error:
             raise Unavailable(f"files of table {current.table_id} cannot be written now: {error}") from error
         finally:
             if staged is None:
-                self.files.delete(written)
+                self.files.delete(written, current.metadata.location)
         return staged
 
     def _clean(self, old: TableMetadata, new: TableMetadata, outside: bool) -> None:
         """Deletes what the commit made unreachable: metadata beyond the log's length, what only the expired snapshots
         named, and statistics that no snapshot has any more. A failure leaves orphans, never a broken table."""
-        self.files.delete(unlogged(old, new))
+        self.files.delete(unlogged(old, new), new.location)
         if outside or not is_on(new.properties, "gc.enabled", default=True):
             return
         try:
-            self.files.delete((*expired_files(self.index, old, new), *dropped(old, new)))
+            self.files.delete((*expired_files(self.index, old, new), *dropped(old, new)), new.location)
         except (StorageError, Unavailable) as error:
             _log.warning("files of expired snapshots stay as orphans: %s", error)
 

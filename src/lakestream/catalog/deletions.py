@@ -9,7 +9,7 @@ from pyiceberg.manifest import DATA_FILE_TYPE, DataFileContent, FileFormat
 from pyiceberg.manifest import DataFile as IcebergFile
 
 from lakestream.model import DataFile, DeletionVector, PositionDeletes
-from lakestream.table.files import same_form
+from lakestream.objects.paths import same_form
 
 _DATA_FILE, _START, _SIZE = (
     [field.name for field in DATA_FILE_TYPE[3].fields].index(name)

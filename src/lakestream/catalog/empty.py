@@ -47,5 +47,5 @@ def write_first(files: MetadataFiles, index: ManifestIndex, metadata: TableMetad
         raise Unavailable(f"the first files of {metadata.location} cannot be written now: {error}") from error
     finally:
         if not location:
-            files.delete(written)
+            files.delete(written, metadata.location)
     return [*written, location]

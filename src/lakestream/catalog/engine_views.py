@@ -9,8 +9,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.view.metadata import ViewMetadata, ViewVersion
 
 from lakestream.catalog.commit import Commits
-from lakestream.catalog.files import version_of
+from lakestream.catalog.files import reason, version_of
 from lakestream.catalog.folders import folder_of
+from lakestream.catalog.homes import Homes, check_paths
 from lakestream.catalog.owned import is_on, metadata_folder
 from lakestream.catalog.view_changes import ViewDraft, ViewUpdate, apply_view_updates
 from lakestream.errors import (
@@ -49,10 +50,10 @@ class CurrentView:
 
 
 class EngineViews:
-    def __init__(self, commits: Commits, bucket_url: str) -> None:
+    def __init__(self, commits: Commits, homes: Homes) -> None:
         self._commits = commits
         self._rows = commits.pointers.views
-        self._bucket_url = bucket_url.rstrip("/")
+        self._homes = homes
 
     async def load(self, name: TableName) -> CurrentView:
         """Raises `UnknownView`."""
@@ -64,7 +65,8 @@ class EngineViews:
         check_names((*view.name.namespace, view.name.name))
         await self._rows.check_free(view.name)
         view_id = self._commits.runtime.new_id()
-        location = (view.location or f"{self._bucket_url}/warehouse/{folder_of(view.name, view_id)}").rstrip("/")
+        location = (view.location or f"{self._homes.warehouse}/{folder_of(view.name, view_id)}").rstrip("/")
+        await self._commits.run(lambda: self._check_home(location, view.properties))
         draft = ViewDraft(str(view_id), location, self._commits.runtime.clock.now_ms())
         draft.properties = dict(view.properties)
         try:
@@ -80,11 +82,13 @@ class EngineViews:
         """Takes metadata that is there already. Raises as `create`."""
         check_names((*name.namespace, name.name))
         await self._rows.check_free(name)
+        await self._commits.run(lambda: self._homes.check_registered(metadata_location))
         try:
             metadata = await self._commits.run(lambda: self._read(metadata_location))
             view_id = UUID(metadata.view_uuid)
         except (ObjectMissing, CorruptObject, ValueError) as error:
             raise RequestError(f"view {name} cannot be registered: {error}") from error
+        await self._commits.run(lambda: self._check_home(metadata.location, metadata.properties))
         return await self._add(name, view_id, metadata, metadata_location, ours=False)
 
     async def change(self, name: TableName, view_uuid: UUID | None, updates: Sequence[ViewUpdate]) -> CurrentView:
@@ -97,12 +101,13 @@ class EngineViews:
         metadata = apply_view_updates(current.metadata, updates, self._commits.runtime.clock.now_ms())
         if metadata == current.metadata:
             return current
+        await self._commits.run(lambda: self._check_home(metadata.location, metadata.properties))
         location = await self._store(metadata, version_of(current.location) + 1)
         pointer = ViewPointer(found, location)
         try:
             version = await self._rows.swing(name, current.row.version, pointer)
         except Conflict:
-            await self._commits.run(lambda: self._commits.files.delete([location]))
+            await self._commits.run(lambda: self._commits.files.delete([location], metadata.location))
             raise
         return CurrentView(ViewRow(pointer, version), metadata)
 
@@ -111,14 +116,17 @@ class EngineViews:
         await self._rows.rename(name, to)
 
     async def drop(self, name: TableName) -> None:
-        """Its present metadata goes too, unless `gc.enabled` is false. Raises `UnknownView`."""
+        """Its present metadata goes too, unless `gc.enabled` is false or another view has the same. Raises
+        `UnknownView`."""
         dropped = await self._rows.drop(name)
         try:
             metadata = await self._commits.run(lambda: self._read(dropped.metadata_location))
         except (ObjectMissing, CorruptObject):
             return
-        if is_on(metadata.properties, "gc.enabled", default=True):
-            await self._commits.run(lambda: self._commits.files.delete([dropped.metadata_location]))
+        shared = dropped.metadata_location in await self._rows.metadata_locations()
+        if is_on(metadata.properties, "gc.enabled", default=True) and not shared:
+            doomed = [dropped.metadata_location]
+            await self._commits.run(lambda: self._commits.files.delete(doomed, metadata.location))
 
     async def _add(
         self, name: TableName, view_id: UUID, metadata: ViewMetadata, location: str, *, ours: bool = True
@@ -128,9 +136,13 @@ class EngineViews:
             version = await self._rows.create(name, pointer)
         except (TableExists, RequestError):
             if ours:
-                await self._commits.run(lambda: self._commits.files.delete([location]))
+                await self._commits.run(lambda: self._commits.files.delete([location], metadata.location))
             raise
         return CurrentView(ViewRow(pointer, version), metadata)
+
+    def _check_home(self, location: str, properties: Mapping[str, str]) -> None:
+        self._homes.check_location(location)
+        check_paths({}, properties, location)
 
     async def _store(self, metadata: ViewMetadata, version: int) -> str:
         unique = self._commits.runtime.new_id()
@@ -158,4 +170,4 @@ class EngineViews:
         except OSError as error:
             raise Unavailable(f"view metadata {location} cannot be read now: {error}") from error
         except ValidationError as error:
-            raise CorruptObject(f"view metadata {location} does not parse: {error}") from error
+            raise CorruptObject(f"{location} is no view metadata: {reason(error)}") from error

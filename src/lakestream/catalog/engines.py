@@ -15,12 +15,14 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetada
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
 
+from lakestream.catalog.claims import Claims
 from lakestream.catalog.commit import Change, Commits, Current, Prepare, apply_change
 from lakestream.catalog.defaults import with_defaults
 from lakestream.catalog.engine_views import EngineViews
 from lakestream.catalog.folders import folder_of
+from lakestream.catalog.homes import Homes, check_brought, check_own, check_paths, moved_to
 from lakestream.catalog.index import read_entries, read_manifests
-from lakestream.catalog.owned import is_on
+from lakestream.catalog.owned import is_on, metadata_folder
 from lakestream.catalog.stamp import stamped
 from lakestream.catalog.statistics import own_files
 from lakestream.errors import (
@@ -35,6 +37,8 @@ from lakestream.errors import (
     UnknownView,
 )
 from lakestream.metadata.pointers import Pointer, PointerRow, TableName, check_names
+from lakestream.metadata.store import ABSENT
+from lakestream.objects.paths import is_inside
 
 _COMMIT_ATTEMPTS: Final = 10
 _FORMATS: Final = ("1", "2", "3")
@@ -53,10 +57,14 @@ class NewTable:
 
 
 class EngineTables:
-    def __init__(self, commits: Commits, bucket_url: str) -> None:
+    """`locations`: folders beside the bucket's warehouse where engines may put tables and views."""
+
+    def __init__(self, commits: Commits, bucket_url: str, locations: Sequence[str] = ()) -> None:
         self.commits: Final = commits
-        self.views: Final = EngineViews(commits, bucket_url)
         self.bucket_url: Final = bucket_url.rstrip("/")
+        self.homes: Final = Homes(bucket_url, locations)
+        self.views: Final = EngineViews(commits, self.homes)
+        self._claims = Claims(commits, self.homes)
 
     async def load(self, name: TableName) -> Current:
         """Raises `UnknownTable`."""
@@ -81,12 +89,14 @@ class EngineTables:
         if table.properties.get("format-version", "2") not in _FORMATS:
             raise RequestError(f"tables can be made in format version {', '.join(_FORMATS)} only")
         table_id = self.commits.runtime.new_id()
+        location = (table.location or f"{self.homes.warehouse}/{folder_of(table.name, table_id)}").rstrip("/")
+        await self.commits.run(lambda: self._check_home(location, table.properties))
         try:
             metadata = new_table_metadata(
                 table.schema,
                 table.spec or UNPARTITIONED_PARTITION_SPEC,
                 table.order or UNSORTED_SORT_ORDER,
-                (table.location or f"{self.bucket_url}/warehouse/{folder_of(table.name, table_id)}").rstrip("/"),
+                location,
                 dict(table.properties),
                 table_id,
             )
@@ -95,6 +105,12 @@ class EngineTables:
         if not isinstance(metadata, TableMetadataV3):
             return metadata
         return with_defaults(metadata.model_copy(update={"next_row_id": 0}), table.schema)
+
+    async def make_folder(self, staged: TableMetadata) -> None:
+        """The one for manifests, empty, where folders have to be made. Only for whoever needs it: to some engines a
+        folder that is there is in use."""
+        folder = metadata_folder(staged.location, staged.properties)
+        await self.commits.run(lambda: self.commits.files.make_folder(folder))
 
     async def create(self, table: NewTable) -> Current:
         """Raises `TableExists`, `UnknownNamespace`, `RequestError`."""
@@ -105,20 +121,18 @@ class EngineTables:
         UUID. Raises `TableExists`, `UnknownNamespace`, `RequestError`, `TableRefused`."""
         check_names((*name.namespace, name.name))
         await self.commits.pointers.namespace(name.namespace)
-        try:
-            metadata = await self.commits.run(lambda: self.commits.files.read(metadata_location))
-            await self.commits.run(lambda: self._check_plain(metadata_location))
-        except (ObjectMissing, CorruptObject) as error:
-            raise RequestError(f"table {name} cannot be registered: {error}") from error
+        metadata = await self.commits.run(lambda: self._read_registered(name, metadata_location))
         present = await self._find(name)
         if present is not None and overwrite and present.table_id == metadata.table_uuid:
             await self._unbound(name)
+            await self._claims.take(metadata)
             pointer = Pointer(metadata_location)
             row = await self.commits.pointers.swing(present.table_id, present.row.version, pointer)
             return Current(present.table_id, row, metadata)
         await self._check_free(name)
+        await self._claims.take(metadata)
         row = await self._adopt(metadata.table_uuid, Pointer(metadata_location))
-        await self._name(name, metadata.table_uuid)
+        await self._name(name, metadata)
         return Current(metadata.table_uuid, row, metadata)
 
     async def commit(
@@ -132,51 +146,73 @@ class EngineTables:
             await self._check_free(name)
             empty = TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())
             others = [requirement for requirement in requirements if not isinstance(requirement, AssertCreate)]
-            change = Change(others, updates)
-            return await self._store(
-                name, await self.commits.run(lambda: apply_change(empty, change, None, validate=True))
-            )
+            return await self._store(name, await self.commits.run(lambda: self._made(empty, Change(others, updates))))
         for _ in range(_COMMIT_ATTEMPTS - 1):
-            current = await self.load(name)
+            current = await self.loaded_for(name, updates)
             try:
                 return await self.commits.commit(current, prepared(current, requirements, updates), outside=True)
             except Conflict:
                 if (await self.load(name)).location == current.location:
                     raise
-        current = await self.load(name)
+        current = await self.loaded_for(name, updates)
         return await self.commits.commit(current, prepared(current, requirements, updates), outside=True)
+
+    async def loaded_for(self, name: TableName, updates: Sequence[TableUpdate]) -> Current:
+        """The table that a commit is for. One that moves it takes the new folder first. Raises `TableRefused`."""
+        current = await self.load(name)
+        place = moved_to(current.metadata, updates)
+        if place is not None and not current.row.pointer.bound:
+            await self.commits.run(lambda: self.homes.check_location(place))
+            await self._claims.take(current.metadata.model_copy(update={"location": place}))
+        return current
 
     async def drop(self, name: TableName, *, purge: bool) -> None:
         """Takes the table off the catalog; `purge` deletes its files too, and only that needs its metadata. Raises
         `UnknownTable`, `TableRefused`."""
-        table_id = await self._unbound(name)
-        doomed: list[str] = []
-        if purge:
-            current = await self.load(name)
-            if not is_on(current.metadata.properties, "gc.enabled", default=True):
-                raise TableRefused(
-                    f"table {name} has gc.enabled=false: its files may belong to others and cannot be purged"
-                )
-            doomed = await self.commits.run(lambda: self._all_files(current))
-        await self.commits.pointers.drop(table_id)
-        await self.commits.run(lambda: self.commits.files.delete(doomed))
+        for attempt in range(_COMMIT_ATTEMPTS):
+            table_id, row = await self._unbound(name)
+            current = await self._purged(name) if purge else None
+            doomed = [] if current is None else await self.commits.run(lambda: self._own_files(current))  # noqa: B023
+            version = ABSENT if row is None else row.version
+            try:
+                # On exactly the pointer whose files were listed: a topic that takes the table over now keeps it.
+                await self.commits.pointers.drop(table_id, version if current is None else current.row.version)
+                break
+            except Conflict:
+                if attempt == _COMMIT_ATTEMPTS - 1:
+                    raise
+        if current is not None:
+            await self.commits.run(lambda: self.commits.files.delete(doomed, current.metadata.location))
+            await self._claims.release(current.metadata)
+
+    async def _purged(self, name: TableName) -> Current:
+        current = await self.load(name)
+        if current.row.pointer.bound:
+            raise _living(name)
+        if not is_on(current.metadata.properties, "gc.enabled", default=True):
+            raise TableRefused(
+                f"table {name} has gc.enabled=false: its files may belong to others and cannot be purged"
+            )
+        return current
 
     async def rename(self, name: TableName, to: TableName) -> None:
         """Raises `UnknownTable`, `TableExists`, `UnknownNamespace`, `TableRefused`."""
-        await self.commits.pointers.rename(await self._unbound(name), to)
+        table_id, _row = await self._unbound(name)
+        await self.commits.pointers.rename(table_id, to)
 
     async def _store(self, name: TableName, metadata: TableMetadata) -> Current:
         table_id: UUID = metadata.table_uuid
         if await self.commits.pointers.get(table_id) is not None:
             raise Conflict(f"a table with UUID {table_id} is there already")
+        await self._claims.take(metadata)
         current = await self.commits.create(table_id, metadata, bound=False)
         if current.metadata is not metadata:
             raise Conflict(f"a table with UUID {table_id} was made by somebody else just now")
         try:
-            await self._name(name, table_id)
-        except (TableExists, UnknownNamespace):
+            await self._name(name, metadata)
+        except (TableExists, TableRefused, UnknownNamespace):
             await self.commits.pointers.drop(table_id)
-            await self.commits.run(lambda: self.commits.files.delete([current.location]))
+            await self.commits.run(lambda: self.commits.files.delete([current.location], metadata.location))
             raise
         return current
 
@@ -189,10 +225,13 @@ class EngineTables:
             raise TableExists(f"Table already exists: one with the UUID {table_id}, under another name")
         return await self.commits.pointers.swing(table_id, row.version, pointer)
 
-    async def _name(self, name: TableName, table_id: UUID) -> None:
+    async def _name(self, name: TableName, metadata: TableMetadata) -> None:
+        table_id = metadata.table_uuid
         bound = await self.commits.pointers.bind(table_id, name)
         if bound != name:
             raise TableExists(f"Table already exists: one with the UUID {table_id}, as {bound}")
+        if not await self._claims.hold(metadata):
+            raise TableRefused(f"{metadata.location} was taken by another table just now: choose another location")
 
     async def _find(self, name: TableName) -> Current | None:
         try:
@@ -213,24 +252,49 @@ class EngineTables:
             return
         raise TableExists(f"View with same name already exists: {name}")
 
+    def _check_home(self, location: str, properties: Mapping[str, str]) -> None:
+        self.homes.check_location(location)
+        check_paths({}, properties, location)
+
+    def _made(self, empty: TableMetadata, change: Change) -> TableMetadata:
+        metadata = apply_change(empty, change, None, validate=True)
+        self._check_home(metadata.location, metadata.properties)
+        check_brought(self.commits.index, None, metadata)
+        return metadata
+
+    def _read_registered(self, name: TableName, metadata_location: str) -> TableMetadata:
+        """Raises `RequestError`, `TableRefused` for one that is, or has files, where it must not."""
+        self.homes.check_registered(metadata_location)
+        try:
+            metadata = self.commits.files.read(metadata_location)
+            self._check_plain(metadata_location)
+        except (ObjectMissing, CorruptObject) as error:
+            raise RequestError(f"table {name} cannot be registered: {error}") from error
+        if not self.homes.is_streams(metadata.location, metadata.table_uuid):
+            self.homes.check_location(metadata.location)
+        check_own(metadata, metadata_location)
+        return metadata
+
     def _check_plain(self, metadata_location: str) -> None:
         with self.commits.files.io.new_input(metadata_location).open() as stream:
             if json.loads(stream.read()).get("encryption-keys"):
                 raise RequestError("a table with encryption keys cannot be registered: the catalog would lose them")
 
-    async def _unbound(self, name: TableName) -> UUID:
+    async def _unbound(self, name: TableName) -> tuple[UUID, PointerRow | None]:
         """Raises `UnknownTable`, or `TableRefused` for the table of a living topic."""
         table_id = await self.commits.pointers.resolve(name)
         row = await self.commits.pointers.get(table_id)
         if row is not None and row.pointer.bound:
-            raise TableRefused(f"{name} is the table of a living topic: delete the topic, and the table is yours")
-        return table_id
+            raise _living(name)
+        return table_id, row
 
-    def _all_files(self, current: Current) -> list[str]:
-        """Every file that the table's metadata can reach, metadata last."""
-        io = self.commits.files.io
-        lists = [snapshot.manifest_list for snapshot in current.metadata.snapshots]
-        manifests = {found.manifest_path: found for path in lists for found in read_manifests(io, path)}
+    def _own_files(self, current: Current) -> list[str]:
+        """Every file that the table's metadata can reach in its own location, metadata last. What lies elsewhere is not
+        even read."""
+        io, home = self.commits.files.io, current.metadata.location
+        lists = [found.manifest_list for found in current.metadata.snapshots if is_inside(found.manifest_list, home)]
+        named = {found.manifest_path: found for path in lists for found in read_manifests(io, path)}
+        manifests = {path: found for path, found in named.items() if is_inside(path, home)}
         data = {
             entry.data_file.file_path
             for manifest in manifests.values()
@@ -238,6 +302,10 @@ class EngineTables:
         }
         logged = [entry.metadata_file for entry in current.metadata.metadata_log]
         return [*sorted(data), *own_files(current.metadata), *manifests, *lists, *logged, current.location]
+
+
+def _living(name: TableName) -> TableRefused:
+    return TableRefused(f"{name} is the table of a living topic: delete the topic, and the table is yours")
 
 
 def prepared(current: Current, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]) -> Prepare:

@@ -13,6 +13,7 @@ from lakestream.catalog.files import MetadataFiles
 from lakestream.catalog.index import ManifestIndex
 from lakestream.catalog.owned import is_on
 from lakestream.errors import StorageError, Unavailable
+from lakestream.objects.paths import is_inside
 
 _log = logging.getLogger(__name__)
 
@@ -70,19 +71,21 @@ def _too_many(metadata: TableMetadata, now_ms: int, going: int) -> list[int]:
 
 
 def expired_files(index: ManifestIndex, old: TableMetadata, new: TableMetadata) -> list[str]:
-    """Files that snapshots of `old` name and none of `new` does: data, manifests and lists. Data files outside the
-    table's own folder are not ours to delete. Blocking."""
+    """Files of the table's own location that snapshots of `old` name and none of `new` does: data, manifests and lists.
+    Those elsewhere are somebody else's. Blocking."""
+    home = new.location
     kept_lists = {snapshot.manifest_list for snapshot in new.snapshots}
     lists = [snapshot.manifest_list for snapshot in old.snapshots if snapshot.manifest_list not in kept_lists]
+    lists = [path for path in lists if is_inside(path, home)]
     if not lists:
         return []
     kept = {found.manifest_path: found for path in kept_lists for found in index.manifests(path)}
     gone = {found.manifest_path: found for path in lists for found in index.manifests(path)}
-    gone = {path: found for path, found in gone.items() if path not in kept}
+    gone = {path: found for path, found in gone.items() if path not in kept and is_inside(path, home)}
     dead = set().union(*(_named(index, found) for found in gone.values()))
     if dead:
         dead -= set().union(*(_named(index, found) for found in kept.values()))
-    return [*sorted(path for path in dead if path.startswith(f"{new.location}/")), *sorted(gone), *lists]
+    return [*sorted(path for path in dead if is_inside(path, home)), *sorted(gone), *lists]
 
 
 def unlogged(old: TableMetadata, new: TableMetadata) -> list[str]:
@@ -106,7 +109,7 @@ def delete_expired(
     expired, never of such as are only not shown, and with `metadata_too` the metadata files that its log no longer
     names. Blocking."""
     if metadata_too:
-        files.delete(unlogged(old, new))
+        files.delete(unlogged(old, new), new.location)
     expired = {
         snapshot_id
         for update in updates
@@ -118,7 +121,7 @@ def delete_expired(
     retained = {snapshot.snapshot_id for snapshot in new.snapshots}
     known = [each for each in old.snapshots if each.snapshot_id in expired | retained]
     try:
-        files.delete(expired_files(index, old.model_copy(update={"snapshots": known}), new))
+        files.delete(expired_files(index, old.model_copy(update={"snapshots": known}), new), new.location)
     except (StorageError, Unavailable) as error:
         _log.warning("files of expired snapshots stay as orphans: %s", error)
 

@@ -78,7 +78,7 @@ class ExternalCommits(Commits):
         client: CatalogClient,
         bucket_url: str,
     ) -> None:
-        super().__init__(store, runtime, io_properties)
+        super().__init__(store, runtime, io_properties, bucket_url)
         self.place: Final = client.place
         self._store = store
         self._client = client
@@ -126,7 +126,7 @@ class ExternalCommits(Commits):
             if found is None or (isinstance(error, Unavailable) and not is_of(topic_id, found.metadata)):
                 raise
             if found.location != location:
-                await self.run(lambda: self.files.delete(written))
+                await self.run(lambda: self.files.delete(written, marked.location))
             if not is_of(topic_id, found.metadata):
                 await self._refuse(topic_id, row, name)
             return found
@@ -328,7 +328,7 @@ class ExternalCommits(Commits):
         except Conflict:
             landed = await self._landed(current, name, change, written)
             if landed is None:
-                await self.run(lambda: self.files.delete(written))
+                await self.run(lambda: self.files.delete(written, current.metadata.location))
                 raise
             done = landed
         return done, change
@@ -352,7 +352,7 @@ class ExternalCommits(Commits):
             raise Unavailable(f"files of table {current.table_id} cannot be written now: {error}") from error
         finally:
             if change is None:
-                self.files.delete(written)
+                self.files.delete(written, current.metadata.location)
         return change
 
     async def _landed(self, current: Current, name: TableName, change: Change, written: list[str]) -> Found | None:

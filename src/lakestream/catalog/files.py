@@ -5,7 +5,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final
-from urllib.parse import urlparse
 from uuid import UUID
 
 from pydantic import ValidationError
@@ -19,6 +18,7 @@ from lakestream.catalog.owned import metadata_folder
 from lakestream.catalog.sealed import SealedIO
 from lakestream.catalog.threads import Cache, SideBySide
 from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
+from lakestream.objects.paths import is_really_inside, local_path, really_inside
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +35,14 @@ def version_of(metadata_location: str) -> int:
     return int(found.group(1)) if found else -1
 
 
+def reason(error: ValueError | IcebergValidationError) -> str:
+    """Why a file is not what it should be, without a word of what is in it."""
+    if not isinstance(error, ValidationError):
+        return "it does not parse"
+    found = error.errors(include_input=False, include_context=False, include_url=False)
+    return "; ".join(f"{each['type']} at {'.'.join(map(str, each['loc'])) or 'its beginning'}" for each in found[:3])
+
+
 def metadata_json(metadata: TableMetadata) -> str:
     """As it is stored. PyIceberg's own way refuses format version 3, whose rows it cannot write; a catalog need not."""
     return IcebergBaseModel.model_dump_json(metadata)
@@ -43,8 +51,9 @@ def metadata_json(metadata: TableMetadata) -> str:
 class MetadataFiles:
     """Reads (cached: a location is written once), writes durably, deletes."""
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
+    def __init__(self, properties: Mapping[str, str], bucket_url: str) -> None:
         self.io: Final = SealedIO(dict(properties))
+        self._bucket_url = bucket_url
         self._cache: Cache[TableMetadata] = Cache(_CACHED_METADATA)
         self._snapshots: Cache[tuple[Snapshot, str]] = Cache(_CACHED_SNAPSHOTS)
         self._beside = SideBySide("catalog-files")
@@ -61,7 +70,8 @@ class MetadataFiles:
         except OSError as error:
             raise Unavailable(f"table metadata {location} cannot be read now: {error}") from error
         except (ValidationError, IcebergValidationError, ValueError) as error:
-            raise CorruptObject(f"table metadata {location} does not parse: {error}") from error
+            # What it says instead is not told: whoever asks may not be one to whom it belongs.
+            raise CorruptObject(f"{location} is no table metadata: {reason(error)}") from error
         self._cache.put(location, metadata)
         return metadata
 
@@ -79,7 +89,7 @@ class MetadataFiles:
                 stream.write(self.json(metadata).encode())
             self.sync([*written, *names], new_folders=version == 0)
         except OSError as error:
-            self.delete(names)
+            self.delete(names, metadata.location)
             raise Unavailable(f"table metadata {file.location} cannot be written now: {error}") from error
         self._cache.put(file.location, metadata)
         return file.location
@@ -106,7 +116,7 @@ class MetadataFiles:
         at once: a disk takes about as long for one as for several, and a distant store, too."""
         locations = list(locations)
         self._beside.run(self.io.make, locations)
-        paths = [path for location in locations if (path := _local_path(location)) is not None]
+        paths = [path for location in locations if (path := local_path(location)) is not None]
         folders = set()
         for path in paths:
             for _ in range(_TABLE_DEPTH if new_folders else 1):
@@ -114,9 +124,27 @@ class MetadataFiles:
                 folders.add(path)
         self._beside.run(_fsync, [*paths, *folders])
 
-    def delete(self, locations: Iterable[str]) -> None:
-        """Deletes what is there, in no order; a failure leaves an orphan behind and is only logged."""
-        self._beside.run(self._delete, list(locations))
+    def make_folder(self, location: str) -> None:
+        """On a local disk; object stores have none. Raises `Unavailable`."""
+        path = local_path(location)
+        try:
+            if path is not None:
+                os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            raise Unavailable(f"folder {location} cannot be made now: {error}") from error
+
+    def delete(self, locations: Iterable[str], home: str) -> None:
+        """Deletes what is there and in `home`, the own location of the table or view: whatever else its metadata names
+        is somebody else's. Outside of the bucket nothing is: another catalog may know a table that an operator let be
+        registered here. In no order; a failure leaves an orphan behind and is only logged."""
+        doomed = list(locations)
+        if not doomed:
+            return
+        own = really_inside(doomed, home) if is_really_inside(home, self._bucket_url) else []
+        if len(own) < len(doomed):
+            strange = sorted(set(doomed) - set(own))
+            _log.warning("%d files are not in %s and stay: %s …", len(strange), home, strange[0])
+        self._beside.run(self._delete, own)
 
     def _delete(self, location: str) -> None:
         self._cache.discard(location)
@@ -127,13 +155,6 @@ class MetadataFiles:
             pass
         except OSError as error:
             _log.warning("%s could not be deleted and stays as an orphan: %s", location, error)
-
-
-def _local_path(location: str) -> str | None:
-    parsed = urlparse(location)
-    if parsed.scheme not in ("", "file"):
-        return None
-    return parsed.path if parsed.scheme else location
 
 
 def _fsync(path: str) -> None:

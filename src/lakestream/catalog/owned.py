@@ -7,6 +7,7 @@ from typing import Final
 from pyiceberg.io.pyarrow import match_metrics_mode
 from pyiceberg.utils.properties import property_as_bool
 
+from lakestream.objects.paths import is_inside
 from lakestream.table.schema import PROPERTIES
 
 _METADATA_PATH: Final = "write.metadata.path"
@@ -23,8 +24,10 @@ def is_on(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 
 def metadata_folder(location: str, properties: Mapping[str, str]) -> str:
-    """PyIceberg's providers of locations would load a class that a property names, into this process."""
-    return (properties.get(_METADATA_PATH) or f"{location}/metadata").rstrip("/")
+    """PyIceberg's providers of locations would load a class that a property names, into this process. A folder outside
+    of the location, which nobody can set any more, is not written to."""
+    chosen = properties.get(_METADATA_PATH)
+    return chosen.rstrip("/") if chosen and is_inside(chosen, location) else f"{location}/metadata"
 
 
 def metrics_properties(properties: Mapping[str, str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from lakestream.catalog.rules import check_columns, check_specs
 from lakestream.errors import StorageError, TableRefused
+from lakestream.objects.paths import is_inside
 from lakestream.table.schema import CLUSTER_PROPERTY, LOCATION_PROPERTY, PROPERTIES, TOPIC_ID_PROPERTY
 
 _FORMAT = int(PROPERTIES["format-version"])
@@ -77,8 +78,8 @@ def _trouble(topic_id: UUID, cluster: str, bucket_url: str, metadata: TableMetad
 def _is_at_home(topic_id: UUID, bucket_url: str, metadata: TableMetadata) -> bool:
     location, home = metadata.location, metadata.properties.get(LOCATION_PROPERTY)
     if home is not None:
-        return location == home and location.startswith(f"{bucket_url}/")
-    return location.startswith(f"{bucket_url}/tables/") and location.endswith(f"__{topic_id.hex[:8]}")
+        return location == home and is_inside(location, bucket_url)
+    return is_inside(location, f"{bucket_url}/tables") and location.endswith(f"__{topic_id.hex[:8]}")
 
 
 def _mark_trouble(cluster: str, metadata: TableMetadata) -> str:

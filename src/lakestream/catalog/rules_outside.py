@@ -1,9 +1,9 @@
 """What an engine may do to the table of a living topic, judged by its metadata and manifests alone. Blocking.
 
 Rows come from the log only. An engine may move, update or delete them: so what a commit adds to main must fit into
-what it takes away, by offsets and by number. Data files are never opened, and of the manifests only those are read that
-the commit brought or dropped. What main once was it may be again: a rollback is a delete, and undoing one gives offsets
-back to the records they belonged to. Branches and tags are the owner's.
+what it takes away, by offsets and by number. Data files are not opened here (`judged` looks at the rows), and of the
+manifests only those are read that the commit brought or dropped. What main once was it may be again: a rollback is a
+delete, and undoing one gives offsets back to the records they belonged to. Branches and tags are the owner's.
 """
 
 from collections import Counter
@@ -20,16 +20,16 @@ from pyiceberg.table.snapshots import Snapshot
 from lakestream.catalog.index import ManifestIndex
 from lakestream.errors import CorruptObject, TableRefused
 from lakestream.model import DataFile, PositionDeletes
+from lakestream.objects.paths import is_inside
 from lakestream.table.compression import COMPRESSION_PROPERTIES, chosen
-from lakestream.table.files import same_form
 from lakestream.table.schema import FRONTIER_PROPERTY, RAW_SCHEMA, STREAM_SPEC, TOPIC_PROPERTY, parse_frontier
 
 _KEPT_PROPERTIES: Final = ("write.metadata.path",)
 _PRODUCE: Final = "produce new records to the topic instead"
 
 
-def check_outside(index: ManifestIndex, base: TableMetadata, new: TableMetadata) -> None:
-    """Raises `TableRefused` with a sentence that says why, and what to do instead."""
+def check_outside(index: ManifestIndex, base: TableMetadata, new: TableMetadata) -> Sequence[DataFile]:
+    """The files that main gains. Raises `TableRefused` with a sentence that says why, and what to do instead."""
     if new.properties.get(FRONTIER_PROPERTY) != base.properties.get(FRONTIER_PROPERTY):
         raise TableRefused(f"{FRONTIER_PROPERTY} is moved by the pipeline alone: leave it out of the commit")
     for name in _KEPT_PROPERTIES:
@@ -40,7 +40,7 @@ def check_outside(index: ManifestIndex, base: TableMetadata, new: TableMetadata)
     _check_compression(base.properties, new.properties)
     _check_spec(new.spec())
     _check_added_columns(new.schema())
-    _check_rows(index, base, new)
+    return _check_rows(index, base, new)
 
 
 def _check_compression(before: Mapping[str, str], after: Mapping[str, str]) -> None:
@@ -73,10 +73,10 @@ def _check_added_columns(schema: Schema) -> None:
             )
 
 
-def _check_rows(index: ManifestIndex, base: TableMetadata, new: TableMetadata) -> None:
+def _check_rows(index: ManifestIndex, base: TableMetadata, new: TableMetadata) -> Sequence[DataFile]:
     before, after = base.current_snapshot(), new.current_snapshot()
     if after is None or after.snapshot_id in {entry.snapshot_id for entry in base.snapshot_log}:
-        return
+        return ()
     try:
         change = _difference(index, before, after)
     except CorruptObject as error:
@@ -93,6 +93,7 @@ def _check_rows(index: ManifestIndex, base: TableMetadata, new: TableMetadata) -
     for file in change.added:
         _check_file(file, frontier, base.location)
     _check_fit(change)
+    return change.added
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def _check_file(file: DataFile, frontier: Sequence[int], location: str) -> None:
     """What is wrong with an added file whatever else the commit does."""
     if file.trouble:
         raise TableRefused(file.trouble)
-    if not same_form(file.path).startswith(f"{same_form(location)}/"):
+    if not is_inside(file.path, location):
         raise TableRefused(
             f"{file.path} is outside of the table's folder {location}, where its files are looked for: let the engine"
             " write there (unset write.data.path)"

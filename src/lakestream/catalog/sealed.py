@@ -35,6 +35,18 @@ def _sealed(location: str, checksum: int) -> str:
     return f"{location.removesuffix(suffix)}.{checksum:08x}{suffix}"
 
 
+def resealed(location: str, checksum: int) -> str:
+    """The name of a file of other contents in the place of this one: with this checksum, whatever it had before."""
+    if checksum_in(location) is not None:
+        stem, _, suffix = location.rpartition("/")[2].partition(f".{checksum_in(location):08x}.")
+        location = f"{location.rpartition('/')[0]}/{stem}.{suffix}"
+    suffix = next((suffix for suffix in _SUFFIXES if location.endswith(suffix)), "")
+    if suffix:
+        return _sealed(location, checksum)
+    stem, dot, ending = location.rpartition(".")
+    return f"{stem}-moved{checksum:08x}{dot}{ending}"
+
+
 class SealedIO(PyArrowFileIO):
     """Checks what it reads wherever the name has a checksum. What it writes under such a name waits in memory until
     `make`: nobody reads a file of a commit before all of them are there, so they are made side by side."""

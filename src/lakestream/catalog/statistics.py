@@ -13,7 +13,7 @@ from pyiceberg.table.statistics import StatisticsFile as IcebergStatistics
 from pyiceberg.table.update import RemoveStatisticsUpdate, SetStatisticsUpdate, TableUpdate
 
 from lakestream.model import Blob, StatisticsFile
-from lakestream.table.files import same_form
+from lakestream.objects.paths import is_inside, same_form
 
 SUFFIX: Final = ".stats"
 """Of statistics files, also of Iceberg's own and Trino's: nothing that holds rows is named so."""
@@ -97,12 +97,7 @@ def dropped(old: TableMetadata, new: TableMetadata) -> list[str]:
 def own_files(metadata: TableMetadata) -> list[str]:
     """The statistics files that go with the table, by the names that engines give them. An entry may say anything: a
     path that leaves the table's folder, or has another kind of name, is not ours to delete."""
-    inside = f"{same_form(metadata.location)}/"
-    return sorted(
-        path
-        for path in _named(metadata)
-        if path.startswith(inside) and path.endswith(SUFFIX) and ".." not in path.split("/")
-    )
+    return sorted(path for path in _named(metadata) if path.endswith(SUFFIX) and is_inside(path, metadata.location))
 
 
 def _named(metadata: TableMetadata) -> set[str]:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from types import MappingProxyType
 from typing import Final
 from uuid import UUID
@@ -15,7 +16,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetProp
 
 from lakestream.catalog.adopting import adopted_frontier
 from lakestream.catalog.binding import owner
-from lakestream.catalog.commit import Change, Commits, Current
+from lakestream.catalog.commit import Change, Commits, Current, Judge
 from lakestream.catalog.deletions import placed
 from lakestream.catalog.engines import EngineTables
 from lakestream.catalog.files import version_of
@@ -31,6 +32,7 @@ from lakestream.metadata.store import Store
 from lakestream.metadata.topic_tables import detached_name, table_name
 from lakestream.metadata.topics import Begun
 from lakestream.model import DataFile, StatisticsFile, WrittenFile
+from lakestream.objects.paths import is_inside
 from lakestream.runtime import Runtime
 from lakestream.table.compression import chosen_or_default
 from lakestream.table.files import FileIndex
@@ -50,7 +52,7 @@ _CLAIM_ATTEMPTS: Final = 10
 
 class PyIcebergTables:
     """Implements `TableCatalog`. `bucket_url` is where tables live; `commits` how, if not by the metadata store's
-    pointers; `close` ends its threads."""
+    pointers; `judge` looks into files that engines add; `close` ends its threads."""
 
     def __init__(
         self,
@@ -60,8 +62,9 @@ class PyIcebergTables:
         *,
         io_properties: Mapping[str, str] = MappingProxyType({}),
         commits: Commits | None = None,
+        judge: Judge | None = None,
     ) -> None:
-        self.commits: Final = commits or Commits(store, runtime, io_properties)
+        self.commits: Final = commits or Commits(store, runtime, io_properties, bucket_url, judge)
         self.engines: Final = EngineTables(self.commits, bucket_url)
         """The same tables as outside engines use them."""
         self._bucket_url = bucket_url.rstrip("/")
@@ -237,9 +240,10 @@ class PyIcebergTables:
         adopted = replace(current, metadata=metadata)
         view = await self.commits.run(lambda: self._read_view(current.table_id, "the table", adopted))
         check_view(view)
-        outside = next((file.path for file in view.files if not file.path.startswith(f"{self._bucket_url}/")), None)
+        named = chain((file.path for file in view.files), (delete.path for delete in view.deletes))
+        outside = next((path for path in named if not is_inside(path, view.location)), None)
         if outside is not None:
-            raise StorageError(f"its file {outside} is not in {self._bucket_url}, which is all that brokers read")
+            raise StorageError(f"its file {outside} is not in its location {view.location}, so it is another table's")
         return metadata
 
     async def reach(self, topic_id: UUID) -> Reach:

@@ -28,7 +28,7 @@ async def commit_all(tables: EngineTables, changes: Sequence[TableChange]) -> No
     staged: list[tuple[Current, Staged]] = []
     try:
         for change in changes:
-            current = await tables.load(change.name)
+            current = await tables.loaded_for(change.name, change.updates)
             made = await commits.stage(current, prepared(current, change.requirements, change.updates), outside=True)
             # A table that only has to be as required is moved to where it is, so that it cannot change meanwhile.
             staged.append((current, made or Staged(current.metadata, current.location, [])))
@@ -37,8 +37,8 @@ async def commit_all(tables: EngineTables, changes: Sequence[TableChange]) -> No
     except Unavailable:
         raise
     except LakestreamError:
-        written = [path for _current, made in staged for path in made.written]
-        await commits.run(lambda: commits.files.delete(written))
+        for _current, made in staged:
+            await commits.run(lambda made=made: commits.files.delete(made.written, made.metadata.location))  # type: ignore[misc]
         raise
     for current, made in staged:
         await commits.clean(current, made, outside=True)

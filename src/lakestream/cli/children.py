@@ -16,76 +16,102 @@ from pathlib import Path
 
 import msgspec
 
+LAST_STOP_S = 600.0
+"""For the last of them, which bounds its own end by a setting."""
 STOP_S = 7.0
 """Time to end politely; what is left afterwards is killed."""
-HOPELESS = 3
-"""Exit status of a child that cannot work here: it said why in its last line, and starting it again will not help."""
-_SHORT_LIFE_S = 10.0
-_MAX_SHORT_LIVES = 5
-_PAUSE_S = 0.5
+REFUSED = 3
+"""Exit status of a child that cannot work as things are: its last line says why, and what to do."""
+LONGEST_PAUSE_S = 30.0
+_FIRST_PAUSE_S = 0.5
+_LONG_LIFE_S = 10.0
+"""A child that lived so long starts again after the first pause."""
 _PR_SET_PDEATHSIG = 1
 _LAST_WORDS_BYTES = 8192
 
 
 @dataclass(slots=True)
 class Child:
-    """`ready` is done once the child has said that it serves."""
+    """`serving` is set while the child serves, `settled` from the first time on that it served or ended; `failure` is
+    the sentence about its last end."""
 
     name: str
     arguments: Sequence[str]
     log: Path
-    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    serving: asyncio.Event = field(default_factory=asyncio.Event)
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    failure: str = ""
+    refused: bool = False
     process: asyncio.subprocess.Process | None = None
 
 
 class Children:
-    """`tell(child, sentence)` is called when one of them stops unasked. It is started again, unless it never was
-    ready, says that it is hopeless, or keeps stopping."""
+    """Children that end unasked are started again for as long as we live, after pauses that grow to `LONGEST_PAUSE_S`:
+    what stood in the way (a port, no Java, a full disk) may go, and the others serve meanwhile.
 
-    def __init__(self, tell: Callable[[Child, str], None]) -> None:
-        self._tell = tell
+    `on_change(child)` is called when one begins to serve, and when one ends in another way than the time before."""
+
+    def __init__(self, on_change: Callable[[Child], None]) -> None:
+        self._on_change = on_change
         self._tasks: list[asyncio.Task[None]] = []
         self._children: list[Child] = []
-        self._stopping = False
+        self._stop = asyncio.Event()
 
-    def start(self, child: Child) -> "asyncio.Task[None]":
-        """The task ends only if the child is given up."""
+    def start(self, child: Child) -> None:
         self._children.append(child)
-        task = asyncio.create_task(self._keep(child), name=child.name)
-        self._tasks.append(task)
-        return task
+        self._tasks.append(asyncio.create_task(self._keep(child), name=child.name))
 
-    async def stop(self) -> None:
-        """All of them, politely first. Returns when none is left."""
-        self._stopping = True
-        running = [child for child in self._children if _alive(child)]
-        for child in running:
-            _signal(child, signal.SIGTERM)
-        waits = [asyncio.create_task(child.process.wait()) for child in running if child.process]
-        if waits:
-            await asyncio.wait(waits, timeout=STOP_S)
-        for child in running:
-            _signal(child, signal.SIGKILL)
+    async def stop(self, last: Child | None, hurry: asyncio.Event) -> str:
+        """All of them, politely first. `last` is told to stop when the others have ended: it finishes what they left,
+        in a time of its own, unless somebody is in a `hurry`. Returns when none is left, with its last sentence."""
+        self._stop.set()
+        await _end([child for child in self._children if child is not last and _alive(child)], STOP_S)
+        words = ""
+        if last is not None and _alive(last):
+            log_bytes = _size(last.log)
+            ending = asyncio.create_task(_end([last], LAST_STOP_S))
+            hurried = asyncio.create_task(hurry.wait())
+            await asyncio.wait((ending, hurried), return_when=asyncio.FIRST_COMPLETED)
+            hurried.cancel()
+            if not ending.done():
+                _signal(last, signal.SIGKILL)
+            await ending
+            words = _last_words(last.log, log_bytes)
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        return words
 
     async def _keep(self, child: Child) -> None:
         loop = asyncio.get_running_loop()
-        short_lives = 0
-        while not self._stopping:
+        pause_s = _FIRST_PAUSE_S
+        told = ""
+        while not self._stop.is_set():
             started = loop.time()
-            status = await self._run(child)
-            if self._stopping:
+            log_bytes = _size(child.log)
+            try:
+                status = await self._run(child)
+                child.refused = status == REFUSED
+                child.failure = _failure(child, status, log_bytes)
+            except OSError as error:
+                child.failure = f"{child.name} cannot be started: {error}"
+            if self._stop.is_set():
                 return
-            short_lives = short_lives + 1 if loop.time() - started < _SHORT_LIFE_S else 0
-            reason = f"exit status {status}" if status >= 0 else signal.Signals(-status).name
-            if status == HOPELESS or not child.ready.is_set():
-                self._tell(child, last_words(child.log) or f"{child.name} stopped ({reason}); see {child.log}")
-                return
-            if short_lives >= _MAX_SHORT_LIVES:
-                self._tell(child, f"{child.name} keeps stopping ({reason}) and is given up; see {child.log}")
-                return
-            self._tell(child, f"{child.name} stopped ({reason}) and is started again; see {child.log}")
-            await asyncio.sleep(_PAUSE_S * short_lives)
+            if child.serving.is_set():
+                told = ""
+            child.serving.clear()
+            child.settled.set()
+            if child.failure != told:
+                told = child.failure
+                self._on_change(child)
+            if loop.time() - started >= _LONG_LIFE_S:
+                pause_s = _FIRST_PAUSE_S
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _serves(self, child: Child) -> None:
+        child.serving.set()
+        child.settled.set()
+        self._on_change(child)
 
     async def _run(self, child: Child) -> int:
         """One life of the child, from start to exit status. What it started goes with it."""
@@ -105,8 +131,8 @@ class Children:
                 )
         finally:
             os.close(writing)
-        announced = asyncio.create_task(_announce(reading, child.ready))
-        if self._stopping:
+        announced = asyncio.create_task(_announce(reading, lambda: self._serves(child)))
+        if self._stop.is_set():
             _signal(child, signal.SIGKILL)
         status = await child.process.wait()
         announced.cancel()
@@ -114,11 +140,32 @@ class Children:
         return status
 
 
-def last_words(log: Path) -> str:
-    """The message of the last complete line of a child's log."""
+async def _end(running: Sequence[Child], timeout_s: float) -> None:
+    """Whoever does not end in time is killed."""
+    for child in running:
+        _signal(child, signal.SIGTERM)
+    waits = [asyncio.create_task(child.process.wait()) for child in running if child.process]
+    if waits:
+        await asyncio.wait(waits, timeout=timeout_s)
+    for child in running:
+        _signal(child, signal.SIGKILL)
+
+
+def _failure(child: Child, status: int, log_bytes: int) -> str:
+    """What the log got since it had `log_bytes` tells why; a child that refuses says it in a sentence of its own."""
+    words = _last_words(child.log, log_bytes)
+    if status == REFUSED and words:
+        return f"{child.name}: {words}"
+    reason = f"exit status {status}" if status >= 0 else signal.Signals(-status).name
+    last = f"; its last line: {words}" if words else ""
+    return f"{child.name} stopped ({reason}) and is started again; see {child.log}{last}"
+
+
+def _last_words(log: Path, since: int) -> str:
+    """The message of the last line that was written to a child's log."""
     try:
         with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - _LAST_WORDS_BYTES))
+            file.seek(max(since, _size(log) - _LAST_WORDS_BYTES))
             lines = file.read().splitlines()
     except OSError:
         return ""
@@ -127,6 +174,13 @@ def last_words(log: Path) -> str:
         return str(msgspec.json.decode(line)["message"])
     except (msgspec.DecodeError, KeyError, TypeError):
         return line.removeprefix("error ")
+
+
+def _size(log: Path) -> int:
+    try:
+        return log.stat().st_size
+    except OSError:
+        return 0
 
 
 _libc = ctypes.CDLL(None)
@@ -140,13 +194,13 @@ def _die_with(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def _announce(reading: int, ready: asyncio.Event) -> None:
+async def _announce(reading: int, serves: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     stream = asyncio.StreamReader()
     transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stream), os.fdopen(reading, "rb"))
     try:
         if await stream.readline():
-            ready.set()
+            serves()
     finally:
         transport.close()
 

@@ -15,8 +15,12 @@ err = Console(stderr=True, highlight=False)
 
 def fail(sentence: str) -> NoReturn:
     """Ends the command with one sentence and status 1."""
-    err.print(f"[bold red]error[/] {_plain(sentence)}", soft_wrap=True)
+    complain(sentence)
     raise typer.Exit(1)
+
+
+def complain(sentence: str) -> None:
+    err.print(f"[bold red]error[/] {_plain(sentence)}", soft_wrap=True)
 
 
 def warn(sentence: str) -> None:

@@ -109,7 +109,11 @@ def _print_records(
         error = message.error()
         if error is not None:
             if error.name() != "_PARTITION_EOF":
-                raise KafkaException(error)
+                why = "; the broker's log names the file and what can be done" if error.name() == "INVALID_MSG" else ""
+                fail(
+                    f"reading {message.topic()!r} stopped at partition {message.partition()}, offset "
+                    f"{message.offset()}: {error.str()}{why}"
+                )
             ended.add(message.partition())
             if len(ended) == partition_count:
                 return

@@ -15,6 +15,9 @@ def http(
     data: Data = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port to listen on.")] = None,
+    advertised: Annotated[
+        str | None, typer.Option(help="host:port at which engines reach it; without it, where it listens.")
+    ] = None,
     config: Config = None,
     ready_fd: ReadyFd = None,
 ) -> None:
@@ -22,4 +25,5 @@ def http(
 
     Spark, DuckDB, PyIceberg, Trino … find every topic there as the table default.<topic>.
     """
-    serve(run_http, config, {"data_dir": data and str(data), "http.host": host, "http.port": port}, ready_fd)
+    named = {"data_dir": data and str(data), "http.host": host, "http.port": port, "http.advertised": advertised}
+    serve(run_http, config, named, ready_fd)

@@ -21,6 +21,8 @@ COMMANDS = {
     "consume": "Read records from a topic.",
     "group": "List, describe, rewind and delete consumer groups.",
     "table": "Look at a topic's Iceberg table: query it with SQL, also as it was; tag it, roll it back.",
+    "bucket": "Show whose a bucket is; make one that was moved or copied usable at its new address.",
+    "recover": "Rebuild a lost metadata store from the bucket.",
     "demo": "Write a steady stream of realistic orders.",
     "broker": "Run one Kafka broker.",
     "http": "Run the HTTP door: Iceberg REST catalog and health.",

@@ -12,7 +12,7 @@ import typer
 import uvloop
 
 from lakestream.cli import logs
-from lakestream.cli.children import HOPELESS
+from lakestream.cli.children import REFUSED
 from lakestream.errors import LakestreamError, RequestError
 from lakestream.settings import Settings, load
 
@@ -32,7 +32,7 @@ def serve(
     ready_fd: int | None,
 ) -> T:
     """Runs `run(settings, ready, stop)` until it ends or a signal sets `stop`. A request error (a setting, a port, no
-    Java) is one sentence and a status that says: do not try again."""
+    Java) is one sentence and a status that says: somebody has to change something."""
     logs.to_stderr()
 
     async def main() -> T:
@@ -45,7 +45,7 @@ def serve(
     try:
         return uvloop.run(main())
     except RequestError as error:
-        _end(error, HOPELESS)
+        _end(error, REFUSED)
     except LakestreamError as error:
         _end(error, 1)
 

@@ -7,13 +7,13 @@ from typing import Annotated, Any, Final
 import duckdb
 import typer
 
-from lakestream.cli.console import emit_json, fail, out, say, show_table
+from lakestream.cli.console import emit_json, fail, out, say, show_table, warn
 from lakestream.cli.group_positions import committed, open_admin
 from lakestream.cli.lag import lag
 from lakestream.cli.maintain import maintain
 from lakestream.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_CATALOG, Bootstrap, Catalog, Json, Table, parse_time
 from lakestream.cli.table_history import TableHistory, uncovered, written
-from lakestream.cli.table_query import Cut, connect, cut_off
+from lakestream.cli.table_query import Cut, connect, cut_off, incomplete
 from lakestream.cli.table_rest import CatalogError, RestTables
 from lakestream.cli.table_travel import rollback, snapshot_of, snapshots, tag
 
@@ -104,13 +104,14 @@ def query(
 ) -> None:
     """Run SQL over the tables with DuckDB.
 
-    Keys and values are bytes: decode(_value) makes them text, and ->> reads JSON.
+    Keys and values are bytes: try(decode(_value)) makes them text, try_cast(… AS json)->>'field' reads JSON, and both
+    make null of what is neither. A line says so if records that were acked are not in the table yet.
 
     Examples:
 
       lakestream table query 'SELECT count(*) FROM orders'
 
-      lakestream table query "SELECT decode(_value)->>'item' AS item, count(*) FROM orders GROUP BY 1"
+      lakestream table query "SELECT try_cast(try(decode(_value)) AS json)->>'item', count(*) FROM orders GROUP BY 1"
 
       lakestream table query 'SELECT count(*) FROM orders' --as-of-group readers
     """
@@ -125,6 +126,8 @@ def query(
         cut = _at_time(parse_time(as_of_timestamp), as_of_timestamp)
     elif as_of_group is not None:
         cut = _at_group(tables, bootstrap, as_of_group, wait_s)
+    # DuckDB loads the tables by itself, between these two looks: what is behind at one of them may lack records.
+    behind = incomplete(sql, tables) if cut is None else {}
     try:
         if cut is not None:
             cut_off(connection, sql, tables, cut)
@@ -142,6 +145,10 @@ def query(
         out.print(f"{len(shown)} row{'' if len(shown) == 1 else 's'}")
     if len(rows) > limit:
         say(f"There are more than {limit} rows: raise --limit to see them.")
+    if cut is None:
+        behind = incomplete(sql, tables) | behind
+    for sentence in behind.values():
+        warn(f"{sentence}; `lakestream table lag` shows how far the pipeline is")
 
 
 def _at_time(timestamp_ms: int, text: str) -> Callable[[TableHistory], Cut]:

@@ -14,7 +14,7 @@ from duckdb_extensions import import_extension
 
 from lakestream.cli.console import fail
 from lakestream.cli.table_history import TableHistory
-from lakestream.cli.table_rest import RestTables
+from lakestream.cli.table_rest import CatalogError, RestTables
 
 _EXTENSIONS: Final = ("avro", "httpfs", "iceberg")
 _LEVELS: Final = 2
@@ -62,24 +62,53 @@ def cut_off(
     connection.execute('USE memory."default"')
 
 
+def incomplete(sql: str, tables: RestTables) -> dict[str, str]:
+    """By table, a sentence about each that the statement names and that lacks records which were acked, as the catalog
+    tells it now."""
+    tree = _parsed(sql)
+    found = {}
+    for name in [] if tree["error"] else _names(tree):
+        try:
+            told = tables.properties(("default", *name)[-_LEVELS:])
+        except CatalogError:
+            continue
+        if "lakestream.lag" in told:
+            ends = sum(map(int, told["lakestream.end-offsets"].split(",")))
+            behind = f"{int(told['lakestream.lag']):,} of {ends:,} records were not in its table yet"
+        elif "lakestream.freshness" in told:
+            behind = "records that were just acked may not be in its table yet"
+        else:
+            continue
+        found[name[-1]] = (
+            f"{name[-1]} is not complete ({told['lakestream.freshness']}): at {told['lakestream.as-of']} {behind}"
+        )
+    return found
+
+
 def _named(sql: str) -> list[tuple[str, ...]]:
-    """The tables that a query names, each by its parts. Names that it gives to its own parts (WITH) are none."""
+    """The tables that a query names, each by its parts."""
+    tree = _parsed(sql)
+    if tree["error"]:
+        fail(f"this cannot be asked of the past: {tree['error_message']}")
+    return _names(tree) or fail("the query names no table")
+
+
+def _parsed(sql: str) -> Any:
     with duckdb.connect() as parser:
         try:
             [(text,)] = parser.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()
         except duckdb.Error as error:
             fail(str(error).split("\n\nLINE")[0])
-    tree = json.loads(text)
-    if tree["error"]:
-        fail(f"this cannot be asked of the past: {tree['error_message']}")
+    return json.loads(text)
+
+
+def _names(tree: Any) -> list[tuple[str, ...]]:
+    """Names that a query gives to its own parts (WITH) are none."""
     nodes = list(_nodes(tree["statements"]))
     own = {entry["key"] for node in nodes for entry in node.get("cte_map", {}).get("map", ())}
     parts = ("catalog_name", "schema_name", "table_name")
     found = [tuple(filter(None, (node[part] for part in parts))) for node in nodes if node.get("type") == "BASE_TABLE"]
-    names = {name for name in found if len(name) > 1 or name[0] not in own}
-    if not names:
-        fail("the query names no table")
-    return sorted(names)
+    return sorted({name for name in found if len(name) > 1 or name[0] not in own})
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:

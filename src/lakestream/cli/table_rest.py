@@ -52,6 +52,11 @@ class RestTables:
         """The catalog's whole answer."""
         return self._ask("GET", self._path(table.name))
 
+    def properties(self, name: Name) -> dict[str, str]:
+        """With what the catalog tells of the table as it is answered."""
+        found: dict[str, str] = self._ask("GET", self._path(name))["metadata"].get("properties", {})
+        return found
+
     def find(self, text: str) -> TableHistory:
         """A table by `namespace.table`, else by its topic. Ends the command if there is none."""
         try:

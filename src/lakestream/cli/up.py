@@ -4,53 +4,22 @@ import asyncio
 import fcntl
 import os
 import signal
-import socket
-import sys
 import time
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Annotated
 
 import typer
-from rich.panel import Panel
-from rich.table import Table
 
 from lakestream.cli.children import Child, Children
-from lakestream.cli.console import fail, out, say, warn
-from lakestream.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_CATALOG
+from lakestream.cli.console import complain, fail, say
+from lakestream.cli.greeting import Door, Greeting
+from lakestream.runtime import format_host_port, is_everywhere, parse_host_port
 
 app = typer.Typer(help="Start everything on this machine.")
 
-HOST = "127.0.0.1"
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    data: Path
-    kafka_port: int
-    http_port: int
-    brokers: int
-    pipeline: bool
-    master: str | None
-
-    def broker_children(self) -> list[Child]:
-        return [
-            self._child(f"broker {number}", f"broker-{number}", "broker", "--id", str(number), *_at(port))
-            for number, port in enumerate(range(self.kafka_port, self.kafka_port + self.brokers))
-        ]
-
-    def http_child(self) -> Child:
-        return self._child("HTTP door", "http", "http", *_at(self.http_port))
-
-    def pipeline_child(self) -> Child:
-        return self._child("pipeline", "pipeline", "pipeline", *(("--master", self.master) if self.master else ()))
-
-    def _child(self, name: str, log: str, *arguments: str) -> Child:
-        return Child(name, (*arguments, "--data", str(self.data)), self.data / "logs" / f"{log}.log")
-
-
-def _at(port: int) -> tuple[str, ...]:
-    return ("--host", HOST, "--port", str(port))
+_SETTLE_S = 10.0
+"""How long the greeting waits for brokers that neither serve nor end."""
 
 
 @app.command()
@@ -63,68 +32,128 @@ def up(
     ] = 8181,
     data: Annotated[Path, typer.Option(envvar="DATA", help="Directory for bucket, metadata and logs.")] = Path("data"),
     brokers: Annotated[int, typer.Option(envvar="BROKERS", min=1, max=64, help="How many brokers.")] = 1,
+    bind: Annotated[
+        str, typer.Option(envvar="BIND", help="Address to listen on. Whoever reaches it may read and write everything.")
+    ] = "127.0.0.1",
+    kafka_advertised: Annotated[
+        str,
+        typer.Option(
+            envvar="KAFKA_ADVERTISED",
+            help="host:port that Kafka clients are told; the ports of further brokers follow it, or name all: a:1,b:2.",
+        ),
+    ] = "",
+    http_advertised: Annotated[
+        str, typer.Option(envvar="HTTP_ADVERTISED", help="host:port at which engines reach the catalog.")
+    ] = "",
     pipeline: Annotated[bool, typer.Option(help="Run the Spark pipeline, which fills the tables.")] = True,
     master: Annotated[str | None, typer.Option(help="Where Spark runs: local[*], spark://host:port, yarn …")] = None,
 ) -> None:
     """Start brokers, HTTP door and Spark pipeline. They listen on this machine only; Ctrl-C stops them all.
 
-    Data stays in the data directory: the next start goes on with it.
+    Data stays in the data directory: the next start goes on with it. A part that cannot start is tried again and again
+    while the others serve.
     """
     started = time.monotonic()
     data = data.resolve()
-    lock = _lock(data)
-    ports = {f"broker {index}": (kafka_port + index, "KAFKA_PORT") for index in range(brokers)}
-    ports["the HTTP door"] = (http_port, "HTTP_PORT")
-    for name, (port, variable) in ports.items():
-        _check_port(name, port, variable)
-    with lock:
-        status = asyncio.run(_run(_Plan(data, kafka_port, http_port, brokers, pipeline, master), started))
+
+    def child(name: str, log: str, *arguments: str) -> Child:
+        return Child(name, (*arguments, "--data", str(data)), data / "logs" / f"{log}.log")
+
+    def door(name: str, log: str, port: int, advertised: str, *arguments: str) -> Door:
+        at = ("--host", bind, "--port", str(port), *(("--advertised", advertised) if advertised else ()))
+        return Door(child(name, log, *arguments, *at), advertised or format_host_port(bind, port))
+
+    if is_everywhere(bind) and not (kafka_advertised and http_advertised):
+        fail(
+            f"BIND={bind} listens everywhere: say what clients shall call, with "
+            f"KAFKA_ADVERTISED=host:{kafka_port} and HTTP_ADVERTISED=host:{http_port}"
+        )
+    told = _advertised(kafka_advertised, brokers)
+    kafka = [
+        door(f"broker {index}", f"broker-{index}", kafka_port + index, told[index], "broker", "--id", str(index))
+        for index in range(brokers)
+    ]
+    http = door("HTTP door", "http", http_port, _checked(http_advertised), "http")
+    spark = child("pipeline", "pipeline", "pipeline", *(("--master", master) if master else ()))
+    with _lock(data):
+        status = asyncio.run(_run(Greeting(data, kafka, http, spark if pipeline else None), started))
     raise typer.Exit(status)
 
 
-async def _run(plan: _Plan, started: float) -> int:
-    """The exit status: 0 if somebody asked for the end, 1 if a door could not be kept open.
+async def _run(greeting: Greeting, started: float) -> int:
+    """The exit status: 0 if somebody asked for the end, 1 if no broker can serve until something is changed.
 
     One kind of process after the other, so that the processors are the brokers' until those serve."""
-    children = Children(lambda _, sentence: warn(sentence))
+    children = Children(greeting.on_change)
     stop = asyncio.Event()
+    hurry = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    stopping = asyncio.create_task(_wait([stop]))
-    kept: list[asyncio.Task[None]] = []
-
-    async def serving(*doors: Child) -> bool:
-        """Starts them and waits until they serve; False if the end comes first."""
-        kept.extend(map(children.start, doors))
-        ready = asyncio.create_task(_wait([door.ready for door in doors]))
-        await asyncio.wait([ready, stopping, *kept], return_when=asyncio.FIRST_COMPLETED)
-        ready.cancel()
-        return all(door.ready.is_set() for door in doors)
-
+        asyncio.get_running_loop().add_signal_handler(number, lambda: (hurry if stop.is_set() else stop).set())
+    stopping = asyncio.create_task(stop.wait())
+    starting = asyncio.create_task(_start(greeting, children, started))
     try:
-        if await serving(*plan.broker_children()):
-            _greet(plan, time.monotonic() - started)
-            if await serving(plan.http_child()):
-                news = asyncio.create_task(_fill_tables(plan, children))
-                await asyncio.wait([stopping, *kept], return_when=asyncio.FIRST_COMPLETED)
-                news.cancel()
-        return 0 if stop.is_set() else 1
+        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if not stop.is_set() and not starting.result():
+            return 1
+        await stopping
+        return 0
     finally:
-        say("Stopping …")
-        await children.stop()
+        starting.cancel()
+        stopping.cancel()
+        if greeting.shown:
+            if greeting.pipeline is None:
+                say("Stopping. No pipeline runs, so tables may lack what was acknowledged; the log has it.")
+            else:
+                say("Stopping: what was acknowledged is moved into its tables. Ctrl-C again ends it at once.")
+        words = await children.stop(greeting.pipeline, hurry)
+        if greeting.shown and greeting.pipeline is not None:
+            say(f"Stopped: {words}." if words else "Stopped. Tables may lack what the pipeline had not moved yet.")
 
 
-async def _wait(events: list[asyncio.Event]) -> None:
-    for event in events:
-        await event.wait()
+async def _start(greeting: Greeting, children: Children, started: float) -> bool:
+    """False: nothing serves, and nothing will by itself."""
+    for door in greeting.brokers:
+        children.start(door.child)
+    await _settled(*(door.child for door in greeting.brokers))
+    if refusals := greeting.refusals():
+        for sentence in refusals:
+            complain(sentence)
+        return False
+    greeting.show(time.monotonic() - started)
+    children.start(greeting.http.child)
+    await _settled(greeting.http.child)
+    if greeting.pipeline is not None:
+        children.start(greeting.pipeline)
+    return True
 
 
-async def _fill_tables(plan: _Plan, children: Children) -> None:
-    if plan.pipeline:
-        spark = plan.pipeline_child()
-        children.start(spark)
-        await spark.ready.wait()
-        say("The pipeline is running: records appear in their tables within seconds.")
+async def _settled(*children: Child) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_SETTLE_S):
+            for child in children:
+                await child.settled.wait()
+
+
+def _advertised(text: str, brokers: int) -> list[str]:
+    """Of each broker; nothing where it is told as it listens."""
+    if not text:
+        return [""] * brokers
+    each = [_checked(part) for part in text.split(",")]
+    if len(each) == 1:
+        host, port = parse_host_port(each[0])
+        each = [_checked(format_host_port(host, port + index)) for index in range(brokers)]
+    if len(each) != brokers:
+        fail(f"{len(each)} addresses are advertised for {brokers} brokers: name the first, or one for each")
+    return each
+
+
+def _checked(address: str) -> str:
+    try:
+        if address:
+            parse_host_port(address)
+    except ValueError as error:
+        fail(str(error))
+    return address.strip()
 
 
 def _lock(data: Path) -> IO[str]:
@@ -145,33 +174,3 @@ def _lock(data: Path) -> IO[str]:
     lock.write(f"{os.getpid()}\n")
     lock.flush()
     return lock
-
-
-def _check_port(name: str, port: int, variable: str) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            fail(f"port {port} for {name} cannot be used ({error.strerror}): choose another with {variable}=…")
-
-
-def _greet(plan: _Plan, seconds: float) -> None:
-    first = f"{HOST}:{plan.kafka_port}"
-    catalog = f"http://{HOST}:{plan.http_port}/iceberg"
-    program = os.path.relpath(sys.argv[0]) if Path(sys.argv[0]).name == "lakestream" else "python -m lakestream.cli"
-    bootstrap = "" if first == DEFAULT_BOOTSTRAP else f" -b {first}"
-    rest = "" if catalog == DEFAULT_CATALOG else f" --catalog {catalog}"
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(style="dim")
-    facts.add_column(overflow="fold")
-    facts.add_row("Kafka", ", ".join(f"{HOST}:{plan.kafka_port + number}" for number in range(plan.brokers)))
-    facts.add_row("Catalog", catalog)
-    facts.add_row("Data", str(plan.data))
-    facts.add_row("Pipeline", "starting; nothing waits for it" if plan.pipeline else "not started")
-    facts.add_row()
-    facts.add_row("Try", f"{program} demo{bootstrap}")
-    facts.add_row("", f"{program} consume orders --from-beginning{bootstrap}")
-    facts.add_row("", f"{program} table query 'SELECT count(*) FROM orders'{rest}")
-    title = f"[bold]lakestream[/] ready in {seconds:.1f} s"
-    out.print(Panel(facts, title=title, subtitle="Ctrl-C stops everything", expand=False, padding=(1, 2)))

@@ -16,6 +16,7 @@ from lakestream.catalog.rules_view import check_view
 from lakestream.errors import Conflict, RetryableError, StorageError, Unavailable, UnknownStream
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.plan import Plan, Range, Target, due, limit, plan
+from lakestream.frontier.receipts import write_receipts
 from lakestream.frontier.replacement import frontier_of, replaceable
 from lakestream.frontier.tile import TileOutcome, size_of
 from lakestream.metadata.head import Extent, Head
@@ -146,6 +147,7 @@ async def commit(
             await _check_living(lake, tail.topic, planned.ranges)
             raise (Unavailable if failed.retryable else StorageError)(failed.error)
         return Moved(view, 0, superseded=True)
+    await write_receipts(lake, topic_id, tail.due)
     view = tail.view
     gone: tuple[DataFile, ...] = ()
     for _ in range(lake.settings.max_commit_attempts):

@@ -11,14 +11,15 @@ of another cluster, which may share the bucket, is never judged: its extents are
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from lakestream.errors import CorruptObject, ObjectMissing, RetryableError
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.patience import still_waits
-from lakestream.metadata.counters import generation_and_cluster, raise_generation
+from lakestream.frontier.receipts import is_of_table
+from lakestream.metadata.counters import generation_and_clusters, raise_generation
 from lakestream.metadata.log import raise_fence, read_extents
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectInfo
@@ -64,10 +65,10 @@ class Collector:
 
     async def collect(self) -> Collected:
         """One pass over a bounded number of objects; the next goes on behind them, whatever became of these."""
-        present, cluster = await generation_and_cluster(self._lake.store)
+        present, clusters = await generation_and_clusters(self._lake.store)
         generation = await self._raise_generation(present)
         fence = generation - FENCE_DISTANCE
-        candidates, unreadable = await self._candidates(fence, cluster)
+        candidates, unreadable = await self._candidates(fence, clusters)
         corrupt = list(unreadable)
         contents: dict[str, _Contents] = {}
         for info, found in zip(candidates, await _each(self._read, candidates), strict=True):
@@ -77,10 +78,28 @@ class Collector:
                 contents[info.key] = found
         named = await self._fence_then_name(contents.values(), fence)
         dead = [key for key, held in contents.items() if key not in named and not held.receipt_keys & named]
-        gone = await self._lake.delete(dead)
+        gone = await self._delete(dead, contents)
         for key in gone:
             self._contents.pop(key, None)
         return Collected(generation, len(candidates), len(gone), len(dead) - len(gone), tuple(corrupt))
+
+    async def _delete(self, dead: Sequence[str], contents: Mapping[str, _Contents]) -> list[str]:
+        """Tables' receipts last, and only when nothing is left that they speak of: an object without receipt would be
+        taken for one that is in no table."""
+        receipts = [key for key in dead if is_of_table(parse_key(key).session)]
+        gone = await self._lake.delete([key for key in dead if key not in set(receipts)])
+        spoken = sorted({other for key in receipts for other in contents[key].receipt_keys} - set(gone))
+        present = {key for key, there in zip(spoken, await _each(self._exists, spoken), strict=True) if there}
+        return gone + await self._lake.delete([key for key in receipts if not contents[key].receipt_keys & present])
+
+    async def _exists(self, key: str) -> bool:
+        try:
+            await self._lake.objects.get_tail(key, 1)
+        except ObjectMissing:
+            return False
+        except RetryableError:
+            return True
+        return True
 
     async def _raise_generation(self, generation: int) -> int:
         """Raised at its pace while there is anything to collect one day."""
@@ -97,7 +116,7 @@ class Collector:
         self._raised_ms = now_ms
         return generation
 
-    async def _candidates(self, fence: int, cluster: str | None) -> tuple[list[ObjectInfo], list[str]]:
+    async def _candidates(self, fence: int, clusters: frozenset[str]) -> tuple[list[ObjectInfo], list[str]]:
         """The next objects of ours below the fence and past the readers' grace. Names are in order of generation."""
         settings, now_ms = self._lake.settings, self._lake.runtime.clock.now_ms()
         found: list[ObjectInfo] = []
@@ -113,7 +132,7 @@ class Collector:
                 break
             seen += 1
             self._after = info.key
-            if now_ms - info.modified_ms >= settings.grace_ms and not is_foreign(session, cluster):
+            if now_ms - info.modified_ms >= settings.grace_ms and not is_foreign(session, clusters):
                 found.append(info)
             if seen >= settings.max_collect_objects:
                 return found, unreadable
@@ -150,7 +169,9 @@ class Collector:
 def _contents(footer: Footer) -> _Contents:
     return _Contents(
         partitions=frozenset(span.partition for span in footer.spans),
-        receipt_partitions=frozenset(partition for receipt in footer.receipts for partition, _ in receipt.bases),
+        receipt_partitions=frozenset(
+            section.partition for receipt in footer.receipts for section in receipt.sections if section.placed
+        ),
         receipt_keys=frozenset(receipt.object_key for receipt in footer.receipts),
     )
 

@@ -152,6 +152,14 @@ class Freshener:
         self.counts.told[told] += 1
         return told
 
+    async def ends(self, topic_id: UUID) -> tuple[int, ...] | None:
+        """Where the topic's partitions end now. None: there is no such topic."""
+        topic = (await self._topics.by_ids([topic_id])).get(topic_id)
+        if topic is None:
+            return None
+        heads = await self._heads(topic)
+        return tuple(heads[index].next_offset if index in heads else 0 for index in range(topic.partitions))
+
     async def _freshen(self, topic_id: UUID, arrived_s: float) -> Freshness:
         try:
             topic = (await self._topics.by_ids([topic_id])).get(topic_id)

@@ -104,7 +104,7 @@ class Maintenance:
     async def maintain(self, topic: Topic, *, dry_run: bool = False) -> list[Step]:
         """What one pass does for a topic. `dry_run`: what it would do, as things are now."""
         steps = await self._retire(topic, dry_run)
-        if topic.compacts:
+        if topic.options.compacts:
             steps += await self._fold(topic, dry_run)
         steps += await self._merge(topic, dry_run)
         return steps + await self._count(topic, dry_run)
@@ -152,7 +152,7 @@ class Maintenance:
         if not is_inside(self._lake, view) or self._tidy.get(topic.topic_id) == view.metadata_location:
             return []
         steps: list[Step] = []
-        files = [file for file in view.files if folded_ms(file) is None] if topic.compacts else view.files
+        files = [file for file in view.files if folded_ms(file) is None] if topic.options.compacts else view.files
         runs = plan_merges(files, self._lake.settings)
         if not runs:
             self._tidy[topic.topic_id] = view.metadata_location

@@ -29,6 +29,7 @@ from lakestream.frontier.lake import Lake
 from lakestream.frontier.naming import DATA_FOLDER, FileBound, parse_file_name
 from lakestream.frontier.rewritten import RewriteBound, parse_rewritten
 from lakestream.metadata.topics import Topic, Topics
+from lakestream.objects.paths import relative, resolved
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +112,12 @@ class Orphans:
         """The keys that are dead. The first view only says where to look and which files are not worth judging."""
         nothing = _Listed(0, {}, None), list[str]()
         view = await self._lake.catalog.load(topic.topic_id)
-        inside = self._lake.objects.url + "/"
-        if not view.location.startswith(inside) or not any(view.frontier):
+        folder, bucket = f"{view.location}/{DATA_FOLDER}", self._lake.objects.url
+        key = relative(folder, bucket)
+        # A link in the way may lead to the files of another table.
+        if key is None or not any(view.frontier) or relative(resolved(folder), resolved(bucket)) != key:
             return nothing
-        listed = await self._list(f"{view.location.removeprefix(inside)}/{DATA_FOLDER}", after, limit)
+        listed = await self._list(f"{key}/", after, limit)
         live = {_file_name(file.path) for file in view.files}
         suspects = [
             key

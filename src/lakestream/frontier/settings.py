@@ -31,6 +31,8 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     max_backoff_ms: int = 60_000
     generation_interval_ms: int = 180_000
     """Pace at which the WAL generation is raised while objects wait for collection."""
+    drain_ms: int = 10_000
+    """When the pipeline is told to stop it moves what was acked until then, for no longer than this. 0: it does not."""
     collect_interval_ms: int = 10_000
     grace_ms: int = 60_000
     """Courtesy to readers: a dead object is kept until it is this old. Never proof of anything."""
@@ -38,6 +40,11 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Objects looked at in one collection pass."""
     max_collect_tables: int = 4
     """Tables looked through for orphans in one pass, all of them in turn: a look lists the table's files."""
+    producer_expiration_ms: int = 86_400_000
+    """Kafka's producer.id.expiration.ms: a partition forgets the state of an idempotent producer that has written
+    nothing to it for so long."""
+    producer_check_interval_ms: int = 600_000
+    """Every partition is looked at this often for producers to forget."""
     maintain_interval_ms: int = 30_000
     """Pause between two passes of maintenance: retention, merges, folds."""
     max_maintain_tables: int = 16

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lakestream.catalog.engines import EngineTables
 from lakestream.errors import LakestreamError
 from lakestream.http.errors import on_http_error, on_invalid_request, on_lakestream_error, on_unexpected_error
+from lakestream.http.guard import Guard
 from lakestream.http.iceberg import Elsewhere, IcebergCatalog
 from lakestream.http.lag import ReadLag, as_gauges, as_json
 from lakestream.http.metrics import CONTENT_TYPE, Metrics
@@ -37,10 +38,12 @@ def create_app(
     freshen: Freshen | None = None,
     lag: ReadLag | None = None,
     elsewhere: str = "",
+    hosts: Sequence[str] = (),
 ) -> ASGIApp:
     """`tables` stays the caller's to close. `table_config` goes to engines with each table, `credentials` to those who
     ask for them; `freshen` runs before each load of a table; `lag` tells how far tables are behind.
-    `elsewhere` names the external catalog that has the tables: then nothing is served of them here."""
+    `elsewhere` names the external catalog that has the tables: then nothing is served of them here. `hosts`: see
+    `Guard`."""
     measured = metrics or Metrics()
 
     async def health(_request: Request) -> Response:
@@ -78,7 +81,7 @@ def create_app(
             Exception: on_unexpected_error,
         },
     )
-    return _Measured(app, measured)
+    return _Measured(Guard(app, hosts), measured)
 
 
 class _Measured:

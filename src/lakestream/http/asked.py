@@ -14,6 +14,12 @@ _TRANSACTION_MS: Final = 1_000
 """How long before its request a transaction may have begun that is to see what was committed for it."""
 
 
+def makes_no_folders(user_agent: str) -> bool:
+    """DuckDB, up to 1.5, writes the manifests of a `CREATE TABLE … AS` into a folder that it expects to be there, which
+    on an object store every folder is."""
+    return reads_by_time(user_agent)
+
+
 def reads_by_time(user_agent: str) -> bool:
     return user_agent.lower().startswith("duckdb")
 

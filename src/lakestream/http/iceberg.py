@@ -26,7 +26,7 @@ class IcebergCatalog:
         freshen: tables.Freshen | None = None,
     ) -> None:
         pointers = engine_tables.commits.pointers
-        self._namespaces = namespaces.NamespaceRoutes(pointers)
+        self._namespaces = namespaces.NamespaceRoutes(engine_tables)
         self._tables = tables.TableRoutes(engine_tables, config, credentials, freshen)
         self._views = views.ViewRoutes(engine_tables.views, pointers)
 

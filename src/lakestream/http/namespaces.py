@@ -1,15 +1,18 @@
 """Namespaces of the REST catalog: list (in pages), create, load, exists, drop, properties."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from lakestream.catalog.engines import EngineTables
+from lakestream.catalog.folders import namespace_folder
 from lakestream.http.messages import CreateNamespace, UpdateProperties
 from lakestream.http.requests import LEVEL, body_of, namespace_of, page_of
-from lakestream.metadata.pointers import Pointers
+from lakestream.metadata.pointers import Namespace
 
 ENDPOINTS = [
     "GET /v1/{prefix}/namespaces",
@@ -20,10 +23,13 @@ ENDPOINTS = [
     "POST /v1/{prefix}/namespaces/{namespace}/properties",
 ]
 
+_LOCATION: Final = "location"
+
 
 class NamespaceRoutes:
-    def __init__(self, pointers: Pointers) -> None:
-        self._pointers = pointers
+    def __init__(self, tables: EngineTables) -> None:
+        self._tables = tables
+        self._pointers = tables.commits.pointers
 
     def routes(self) -> list[Route]:
         space = "/v1/namespaces/{namespace}"
@@ -46,8 +52,9 @@ class NamespaceRoutes:
 
     async def create_namespace(self, request: Request) -> Response:
         wanted = await body_of(request, CreateNamespace)
+        await self._check_location(wanted.properties)
         await self._pointers.create_namespace(tuple(wanted.namespace), wanted.properties)
-        return JSONResponse({"namespace": wanted.namespace, "properties": wanted.properties})
+        return self._answer(tuple(wanted.namespace), wanted.properties)
 
     async def namespace_exists(self, request: Request) -> Response:
         await self._pointers.namespace(namespace_of(request))
@@ -55,7 +62,7 @@ class NamespaceRoutes:
 
     async def load_namespace(self, request: Request) -> Response:
         namespace = namespace_of(request)
-        return JSONResponse({"namespace": namespace, "properties": await self._pointers.namespace(namespace)})
+        return self._answer(namespace, await self._pointers.namespace(namespace))
 
     async def drop_namespace(self, request: Request) -> Response:
         await self._pointers.drop_namespace(namespace_of(request))
@@ -66,5 +73,17 @@ class NamespaceRoutes:
         both = sorted(set(wanted.updates) & set(wanted.removals))
         if both:
             raise HTTPException(422, f"properties cannot be both set and removed: {', '.join(both)}")
+        await self._check_location(wanted.updates)
         removed, missing = await self._pointers.set_properties(namespace_of(request), wanted.updates, wanted.removals)
         return JSONResponse({"updated": sorted(wanted.updates), "removed": removed, "missing": missing})
+
+    def _answer(self, namespace: Namespace, properties: Mapping[str, str]) -> Response:
+        """With a location, always. Trino makes a table before it knows where, unless the namespace has one, and then
+        finds the table's folder taken: by that very table."""
+        location = f"{self._tables.homes.warehouse}/{namespace_folder(namespace)}"
+        return JSONResponse({"namespace": namespace, "properties": {_LOCATION: location, **properties}})
+
+    async def _check_location(self, properties: Mapping[str, str]) -> None:
+        location = properties.get(_LOCATION)
+        if location is not None:
+            await self._tables.commits.run(lambda: self._tables.homes.check_location(location))

@@ -15,15 +15,15 @@ from starlette.routing import Route
 from lakestream.catalog.engines import EngineTables, NewTable
 from lakestream.catalog.transactions import TableChange, commit_all
 from lakestream.errors import RequestError, Unavailable
-from lakestream.http.asked import as_asked, reads_by_time
+from lakestream.http.asked import as_asked, makes_no_folders, reads_by_time
+from lakestream.http.behind import AS_OF, Behind, tell, with_told
 from lakestream.http.errors import OutcomeUnknown
 from lakestream.http.messages import CommitTable, CommitTransaction, CreateTable, RegisterTable, Rename
 from lakestream.http.requests import body_of, name_of, named, namespace_of, page_of, read
 from lakestream.metadata.pointers import TableName
 
-Freshen = Callable[[TableName], Awaitable[Mapping[str, str]]]
-"""Brings a table up to date before it is loaded. Never raises `LakestreamError`; what it returns is told to the engine
-beside the table's configuration."""
+Freshen = Callable[[TableName], Awaitable[Behind | None]]
+"""Brings a table up to date before it is loaded. Never raises `LakestreamError`; None: nothing has to be told."""
 
 ENDPOINTS: Final = [
     "GET /v1/{prefix}/namespaces/{namespace}/tables",
@@ -92,7 +92,10 @@ class TableRoutes:
             properties=wanted.properties,
         )
         if wanted.stage_create:
-            return await self._answer(request, None, await self._tables.stage(table))
+            staged = await self._tables.stage(table)
+            if makes_no_folders(request.headers.get("User-Agent", "")):
+                await self._tables.make_folder(staged)
+            return await self._answer(request, None, staged)
         current = await self._tables.create(table)
         return await self._answer(request, current.location, current.metadata)
 
@@ -112,10 +115,12 @@ class TableRoutes:
         if snapshots not in ("all", "refs"):
             raise RequestError(f"snapshots can be all or refs, not {snapshots!r}")
         asked_ms = self._tables.commits.runtime.clock.now_ms()
-        told = await self._freshen(name) if self._freshen is not None else {}
+        behind = await self._freshen(name) if self._freshen is not None else None
         current = await self._tables.load(name)
-        if _etag(request, current.location) in _known_tags(request):
-            return Response(status_code=304, headers={"ETag": _etag(request, current.location)})
+        told = tell(behind, current.metadata) if behind is not None else {}
+        tag = _etag(request, current.location, told)
+        if tag in _known_tags(request):
+            return Response(status_code=304, headers={"ETag": tag})
         await self._tables.check_readable(current)
         metadata = current.metadata if snapshots == "all" else _with_refs_only(current.metadata)
         if reads_by_time(request.headers.get("User-Agent", "")):
@@ -167,24 +172,27 @@ class TableRoutes:
         metadata: TableMetadata,
         told: Mapping[str, str] = MappingProxyType({}),
     ) -> Response:
-        """LoadTableResult, which is also a commit's answer. A staged table has no location yet."""
+        """LoadTableResult, which is also a commit's answer. A staged table has no location yet. What is `told` of
+        the table is among its properties."""
         commits = self._tables.commits
-        text = await commits.run(lambda: commits.files.json(metadata))
-        head: dict[str, Any] = {"config": {**self._config, **told}}
+        text = await commits.run(lambda: commits.files.json(with_told(metadata, told)))
+        head: dict[str, Any] = {"config": dict(self._config)}
         if self._credentials and _VENDED in request.headers.get(_DELEGATION, ""):
             head["config"] |= self._credentials
             head["storage-credentials"] = self._vended()
         headers = {}
         if location is not None:
             head["metadata-location"] = location
-            headers["ETag"] = _etag(request, location)
+            headers["ETag"] = _etag(request, location, told)
         answer = f'{json.dumps(head)[:-1]}, "metadata": {text}}}'
         return Response(answer, media_type="application/json", headers=headers)
 
 
-def _etag(request: Request, location: str) -> str:
-    """Metadata is never changed under its name; what is left out of it is part of the tag."""
-    return f'"{crc32(location.encode()):08x}-{request.query_params.get("snapshots", "all")}"'
+def _etag(request: Request, location: str, told: Mapping[str, str]) -> str:
+    """Metadata is never changed under its name; what is left out of it, or told beside it, is part of the tag."""
+    about = json.dumps({name: value for name, value in told.items() if name != AS_OF}) if told else ""
+    tag = crc32(about.encode(), crc32(location.encode()))
+    return f'"{tag:08x}-{request.query_params.get("snapshots", "all")}"'
 
 
 def _known_tags(request: Request) -> list[str]:

@@ -7,14 +7,14 @@ from kio.schema.errors import ErrorCode
 
 from lakestream.errors import InvalidSetting, LakestreamError
 from lakestream.kafka.api import Context
-from lakestream.kafka.configs import topic_configs
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.writing import Fields
-from lakestream.metadata.options import OPTIONS
+from lakestream.metadata.option_list import INERT, OPTIONS
 
 _TOPIC: Final = 2
-_LISTS: Final = frozenset(option.name for option in OPTIONS if option.kind == "list")
-_KNOWN: Final = {option.name: option.default for option in OPTIONS}
+_LISTS: Final = {
+    option.name: option.default for option in (*OPTIONS, *(inert.option for inert in INERT)) if option.kind == "list"
+}
 
 
 class Operation:
@@ -59,7 +59,7 @@ async def alter(context: Context, resource: Any, change: Change, *, validate_onl
     }
 
 
-def step_by_step(wanted: Sequence[Wanted], max_batch_bytes: int) -> Change:
+def step_by_step(wanted: Sequence[Wanted]) -> Change:
     """Each setting by its own operation; the others stay."""
 
     def change(present: Mapping[str, str]) -> dict[str, str]:
@@ -70,15 +70,13 @@ def step_by_step(wanted: Sequence[Wanted], max_batch_bytes: int) -> Change:
                 continue
             if each.value is None:
                 raise InvalidSetting(f"{each.name} needs a value")
-            value = each.value if each.operation == Operation.SET else _listed(configs, each)
-            if _is_change(present, each.name, value, max_batch_bytes):
-                configs[each.name] = value
+            configs[each.name] = each.value if each.operation == Operation.SET else _listed(configs, each)
         return configs
 
     return change
 
 
-def instead(given: Mapping[str, str | None], max_batch_bytes: int) -> Change:
+def instead(given: Mapping[str, str | None]) -> Change:
     """These settings instead of all that there are."""
 
     def change(present: Mapping[str, str]) -> dict[str, str]:
@@ -86,23 +84,10 @@ def instead(given: Mapping[str, str | None], max_batch_bytes: int) -> Change:
         for name, value in given.items():
             if value is None:
                 raise InvalidSetting(f"{name} needs a value")
-            if _is_change(present, name, value, max_batch_bytes) or name in present:
-                configs[name] = value
+            configs[name] = value
         return configs
 
     return change
-
-
-def _is_change(present: Mapping[str, str], name: str, value: str, max_batch_bytes: int) -> bool:
-    """False: it is so already. Raises `InvalidSetting` for a setting that would have no effect."""
-    if name in _KNOWN:
-        return True
-    now = {config.name: config.value for config in topic_configs(present, max_batch_bytes)}
-    if now.get(name) == value:
-        return False
-    if name in now:
-        raise InvalidSetting(f"{name} is {now[name]} for every topic and cannot change")
-    raise InvalidSetting(f"{name} is no setting of a topic here; those that can change are {', '.join(sorted(_KNOWN))}")
 
 
 def _listed(configs: Mapping[str, str], wanted: Wanted) -> str:
@@ -110,7 +95,7 @@ def _listed(configs: Mapping[str, str], wanted: Wanted) -> str:
         raise InvalidSetting(f"{wanted.name}: there is no operation {wanted.operation}")
     if wanted.name not in _LISTS:
         raise InvalidSetting(f"{wanted.name} is no list: set it instead")
-    words = [word for word in configs.get(wanted.name, _KNOWN[wanted.name]).split(",") if word]
+    words = [word for word in configs.get(wanted.name, _LISTS[wanted.name]).split(",") if word]
     given = [word.strip() for word in (wanted.value or "").split(",")]
     if wanted.operation == Operation.APPEND:
         words += [word for word in given if word not in words]

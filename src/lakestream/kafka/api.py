@@ -3,16 +3,15 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Union
+from typing import Any, Union
 
 from lakestream.kafka import codec
+from lakestream.kafka.describing import Descriptions
 from lakestream.kafka.groups import GroupCoordinator
+from lakestream.kafka.receiving import Pools
 from lakestream.kafka.settings import KafkaSettings
 from lakestream.kafka.writing import Fields
-from lakestream.stream import Streams
-
-LEADER_EPOCH: Final = 0
-"""Brokers own nothing, so no leader ever changes: the epoch is 0 for the life of a topic's UUID."""
+from lakestream.stream import MemoryBudget, Streams
 
 Reply = Fields | None
 """The fields of the response; None: this request gets none."""
@@ -26,11 +25,13 @@ once, it returns a coroutine of either, and no later request of the connection i
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One registered API. `cancellable`: it only waits and reads, so a lost connection ends it."""
+    """One registered API. `cancellable`: it only waits and reads, so a lost connection ends it. `told_from`: the lowest
+    version that ApiVersions tells of, if that is lower than the lowest that is served."""
 
     key: int
     min_version: int
     max_version: int
+    told_from: int
     handle: Handler | None = None
     admit: Admission | None = None
     cancellable: bool = False
@@ -39,14 +40,16 @@ class Api:
         return self.min_version <= version <= self.max_version
 
 
-def api(key: int, handle: Handler, *, cancellable: bool = False) -> Api:
-    """The registration line of a handler file: the API in every version that kio has."""
-    return Api(key, *codec.versions(key), handle=handle, cancellable=cancellable)
+def api(key: int, handle: Handler, *, newest: int | None = None, cancellable: bool = False) -> Api:
+    """The registration line of a handler file: the API in every version that kio has, or up to `newest`."""
+    lowest, highest = codec.versions(key)
+    highest = highest if newest is None else newest
+    return Api(key, lowest, highest, lowest, handle=handle, cancellable=cancellable)
 
 
-def ordered_api(key: int, admit: Admission) -> Api:
+def ordered_api(key: int, admit: Admission, *, told_from: int) -> Api:
     """The same, for an API whose requests take effect in the order in which a connection brings them."""
-    return Api(key, *codec.versions(key), admit=admit)
+    return Api(key, *codec.versions(key), told_from, admit=admit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,11 @@ class Door:
     groups: GroupCoordinator
     settings: KafkaSettings
     apis: Mapping[int, Api]
+    descriptions: Descriptions
+    pools: Pools
+    """For requests that are still arriving."""
+    control_budget: MemoryBudget
+    """For requests that are whole and bring no records: heartbeats, commits, fetches. They never wait for producers."""
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from kio.serial.errors import SerialError
 
 from lakestream.kafka.errors import MalformedRequest
 from lakestream.kafka.reading import Reader, view_reader
-from lakestream.kafka.writing import Fields, Sink, Step, writer
+from lakestream.kafka.writing import Fields, Sink, Step, encoded, writer
 from lakestream.objects import Buffer
 
 _PREFIX: Final = struct.Struct(">hhi")
@@ -88,6 +88,11 @@ def write_response(codec: Wire, correlation_id: int, fields: Fields) -> list[Buf
     codec.write_header(sink, {"correlation_id": correlation_id})
     codec.write_response(sink, fields)
     return sink.finish()
+
+
+def write_part(api_key: int, version: int, part: str, fields: Fields) -> bytes:
+    """One entity of a response's array, to be given in its place as often as it is needed."""
+    return encoded(load_response_schema(api_key, version), part, fields)
 
 
 def milliseconds(span: dt.timedelta) -> int:

@@ -1,14 +1,14 @@
 """The settings that topics and brokers report to Kafka clients.
 
-Topics keep whatever settings they were created with; those that Kafka's tools expect to see
-and nobody set are reported with the value that describes how we behave.
+A setting that nobody set is reported with the value that holds, and from where it comes.
 """
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from lakestream.kafka.settings import KafkaSettings
-from lakestream.metadata.options import OPTIONS
+from lakestream.metadata.option_list import INERT, MAX_MESSAGE_BYTES, OPTIONS, SETTLED
+from lakestream.stream import StreamSettings
 
 
 class Kind:
@@ -25,6 +25,7 @@ class Kind:
 _KINDS: Final = {
     "boolean": Kind.BOOLEAN,
     "string": Kind.STRING,
+    "int": Kind.INT,
     "long": Kind.LONG,
     "double": Kind.DOUBLE,
     "list": Kind.LIST,
@@ -37,6 +38,9 @@ class Source:
     TOPIC: Final = 1
     STATIC_BROKER: Final = 4
     DEFAULT: Final = 5
+
+
+_USUAL_BATCH_BYTES: Final = StreamSettings().max_batch_bytes
 
 
 class Config(NamedTuple):
@@ -54,7 +58,7 @@ def topic_configs(configs: Mapping[str, str], max_batch_bytes: int) -> list[Conf
     known = {
         name: defaults[name]._replace(value=value, source=Source.TOPIC)
         if name in defaults
-        else Config(name, value, Kind.STRING, Source.TOPIC, "Set when the topic was created.")
+        else Config(name, value, Kind.STRING, Source.TOPIC, "Without effect: no setting of a topic.")
         for name, value in configs.items()
     }
     return [config for _, config in sorted((defaults | known).items())]
@@ -62,7 +66,19 @@ def topic_configs(configs: Mapping[str, str], max_batch_bytes: int) -> list[Conf
 
 def broker_configs(broker_id: int, settings: KafkaSettings, max_batch_bytes: int) -> list[Config]:
     """The settings of a broker, in order of their names; none can be changed through Kafka."""
-    values = [
+    usual = {name: value for name, value, _, _ in _broker_values(broker_id, KafkaSettings(), _USUAL_BATCH_BYTES)}
+    return [
+        Config(name, value, kind, _source(value == usual[name] and name != "broker.id"), text, read_only=True)
+        for name, value, kind, text in _broker_values(broker_id, settings, max_batch_bytes)
+    ]
+
+
+def _source(is_usual: bool) -> int:
+    return Source.DEFAULT if is_usual else Source.STATIC_BROKER
+
+
+def _broker_values(broker_id: int, settings: KafkaSettings, max_batch_bytes: int) -> list[tuple[str, str, int, str]]:
+    return [
         (
             "auto.create.topics.enable",
             str(settings.auto_create_topics).lower(),
@@ -80,21 +96,35 @@ def broker_configs(broker_id: int, settings: KafkaSettings, max_batch_bytes: int
         ),
         ("group.max.session.timeout.ms", str(settings.groups.max_session_timeout_ms), Kind.INT, ""),
         ("group.min.session.timeout.ms", str(settings.groups.min_session_timeout_ms), Kind.INT, ""),
-        ("message.max.bytes", str(max_batch_bytes), Kind.INT, "The largest record batch."),
+        ("message.max.bytes", str(max_batch_bytes), Kind.INT, "The largest record batch, where a topic does not say."),
         ("num.partitions", str(settings.num_partitions), Kind.INT, "Partitions of a topic whose creator did not say."),
+        (
+            "offsets.retention.check.interval.ms",
+            str(settings.groups.sweep_interval_ms),
+            Kind.LONG,
+            "How often offsets that have lapsed are looked for.",
+        ),
+        (
+            "offsets.retention.minutes",
+            str(settings.groups.offsets_retention_ms // 60_000),
+            Kind.INT,
+            "How long offsets of a group without members stay.",
+        ),
         ("offset.metadata.max.bytes", str(settings.groups.max_metadata_bytes), Kind.INT, "Text with an offset."),
         ("socket.request.max.bytes", str(settings.max_frame_bytes), Kind.INT, "The largest request."),
     ]
-    return [Config(name, value, kind, Source.STATIC_BROKER, text, read_only=True) for name, value, kind, text in values]
 
 
 def _topic_defaults(max_batch_bytes: int) -> list[Config]:
-    values = [
-        ("compression.type", "producer", Kind.STRING, "Batches stay as the producer compressed them."),
-        ("lakestream.profile", "diskless", Kind.STRING, "Where WAL objects go and how long they wait."),
-        ("max.message.bytes", str(max_batch_bytes), Kind.INT, "The largest record batch."),
-        ("message.timestamp.type", "CreateTime", Kind.STRING, "Timestamps are the producer's."),
-        ("min.insync.replicas", "1", Kind.INT, "An ack means that the object store has the records."),
-        *((option.name, option.default, _KINDS[option.kind], option.meaning) for option in OPTIONS),
+    options = [*OPTIONS, *(inert.option for inert in INERT), *SETTLED]
+    largest = Config(
+        MAX_MESSAGE_BYTES,
+        str(max_batch_bytes),
+        Kind.INT,
+        _source(max_batch_bytes == _USUAL_BATCH_BYTES),
+        "The largest record batch, as it arrives and as it is kept.",
+    )
+    return [
+        largest,
+        *(Config(each.name, each.default, _KINDS[each.kind], Source.DEFAULT, each.meaning) for each in options),
     ]
-    return [Config(name, value, kind, Source.DEFAULT, text) for name, value, kind, text in values]

@@ -1,9 +1,11 @@
 """One client connection: frames in, answers out in the order of their requests.
 
-A frame's memory is reserved from the budget before its buffer exists. While the
-budget is spent, too many requests wait or the client does not read its answers, the
-socket is not read. Requests are admitted one by one, in arrival order; what they wait for
-runs side by side. A lost connection ends what only reads; what writes goes on without it.
+A request is given memory as its bytes come (`receiving`). Once it is whole it needs a place in a budget:
+produce requests share one, of which a connection has a quarter at most; all others, which are
+small and soon done, have one of their own. While a budget is spent, too many requests wait or
+the client does not read its answers, the socket is not read. Requests are admitted one by one, in
+arrival order; what they wait for runs side by side. A lost connection ends what only reads; what
+writes goes on without it.
 """
 
 import asyncio
@@ -11,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from lakestream.errors import LakestreamError
 from lakestream.kafka import codec
@@ -21,9 +23,16 @@ from lakestream.kafka.errors import MalformedRequest
 from lakestream.kafka.framing import Framer
 from lakestream.kafka.p18_api_versions import API as API_VERSIONS
 from lakestream.kafka.p18_api_versions import unsupported_version
+from lakestream.kafka.receiving import SLOW_BYTES_PER_S, Arrival
 from lakestream.objects import Buffer
+from lakestream.stream import MemoryBudget
 
 log = logging.getLogger(__name__)
+
+_PRODUCE: Final = b"\x00\x00"
+"""How the frame of a produce request begins."""
+_SHARE: Final = 4
+"""One connection may hold a quarter of the budget, or one request."""
 
 
 class _Slot:
@@ -45,6 +54,8 @@ class Connection(asyncio.BufferedProtocol):
         self._connections = connections
         self._loop = asyncio.get_running_loop()
         self._framer = Framer()
+        self._arrival = Arrival(door.pools, self._pump, self._cut)
+        self._produced_bytes = 0
         self._slots: deque[_Slot] = deque()
         self._outgoing: list[Buffer] = []
         self._readers: set[asyncio.Future[Reply]] = set()
@@ -54,7 +65,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = self._writable = True
         self._pumping = self._ending = self._lost = False
         self.closed: asyncio.Future[None] = self._loop.create_future()
-        self._last_byte_s = self._loop.time()
+        self._last_byte_s = self._began_s = self._paused_s = self._loop.time()
         self._transport: asyncio.Transport
 
     # What the transport calls
@@ -72,7 +83,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._last_byte_s = self._loop.time()
+        if not self._framer.mid_frame:
+            self._began_s = self._last_byte_s
         self._framer.advance(nbytes)
+        self._arrival.received_bytes = self._framer.filled_bytes
         self._pump()
 
     def eof_received(self) -> None:
@@ -93,7 +107,8 @@ class Connection(asyncio.BufferedProtocol):
             if waiting is not None:
                 waiting.cancel()
         self._slots.clear()
-        self._release(self._framer.discard())
+        self._framer.discard()
+        self._arrival.end()
 
     # What the server calls
 
@@ -109,11 +124,19 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def sweep(self, now_s: float) -> None:
-        """Closes a client that stopped in the middle of a request, or neither asks nor reads for very long."""
+        """Closes a client that stops in the middle of a request or trickles it, or neither asks nor reads for very
+        long."""
         silent_ms = (now_s - self._last_byte_s) * 1000
         settings = self._door.settings
-        if self._reading and self._framer.mid_frame and silent_ms > settings.frame_stall_ms:
-            self._close(f"no byte of a started request for {silent_ms:.0f} ms")
+        if self._reading and self._framer.mid_frame:
+            took_ms = (now_s - self._began_s) * 1000
+            if silent_ms > settings.frame_stall_ms:
+                self._cut(f"no byte of a started request for {silent_ms:.0f} ms")
+            elif took_ms > settings.frame_stall_ms + self._arrival.size_bytes / SLOW_BYTES_PER_S * 1000:
+                self._cut(
+                    f"{self._framer.filled_bytes} bytes of a request of {self._arrival.size_bytes} came in"
+                    f" {took_ms:.0f} ms: that is too slow"
+                )
         elif (not self._slots or not self._writable) and silent_ms > settings.idle_connection_ms:
             self._transport.abort()
 
@@ -132,11 +155,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def _advance(self) -> bool:
         """One frame further; False when there is something to wait for."""
-        framer, budget, settings = self._framer, self._door.streams.budget, self._door.settings
-        frame = framer.take()
+        framer, settings = self._framer, self._door.settings
+        frame = framer.whole()
         if frame is not None:
-            self._admit(frame)
-            return True
+            return self._admit_when_there_is_room(frame)
+        if framer.needs_room:
+            if not self._arrival.grow():
+                self._pause()
+                return False
+            framer.grow(self._arrival.room_bytes)
         size_bytes = framer.next_size()
         if size_bytes is None:
             self._resume()
@@ -148,34 +175,51 @@ class Connection(asyncio.BufferedProtocol):
         if busy or not self._writable or self._entering is not None:
             self._pause()
             return False
+        framer.open(size_bytes, self._arrival.begin(size_bytes))
+        self._arrival.received_bytes = framer.filled_bytes
+        return True
+
+    def _admit_when_there_is_room(self, frame: memoryview) -> bool:
+        produces, size_bytes = bytes(frame[:2]) == _PRODUCE, len(frame)
+        budget = self._door.streams.budget if produces else self._door.control_budget
+        if produces and self._produced_bytes and self._produced_bytes + size_bytes > budget.limit_bytes // _SHARE:
+            self._pause()
+            return False
         if budget.exhausted:
             self._pause()
             if self._budget_wait is None:
-                self._budget_wait = self._loop.create_task(self._await_budget())
+                self._budget_wait = self._loop.create_task(self._await_room(budget))
             return False
         budget.reserve(size_bytes)
-        framer.open(size_bytes)
+        if produces:
+            self._produced_bytes += size_bytes
+        self._framer.take()
+        self._arrival.end()
+        self._began_s = self._loop.time()
+        self._admit(frame, budget)
         return True
 
-    async def _await_budget(self) -> None:
-        await self._door.streams.budget.wait()
+    async def _await_room(self, budget: MemoryBudget) -> None:
+        await budget.wait()
         self._budget_wait = None
         self._pump()
 
     def _pause(self) -> None:
         if self._reading and not self._transport.is_closing():
             self._reading = False
+            self._paused_s = self._loop.time()
             self._transport.pause_reading()
 
     def _resume(self) -> None:
         if not self._reading and not self._transport.is_closing():
             self._reading = True
             self._last_byte_s = self._loop.time()
+            self._began_s += self._last_byte_s - max(self._paused_s, self._began_s)
             self._transport.resume_reading()
 
     # Admission: one request after another
 
-    def _admit(self, frame: memoryview) -> None:
+    def _admit(self, frame: memoryview, budget: MemoryBudget) -> None:
         slot, holds = _Slot(), list[asyncio.Future[Any]]()
         self._slots.append(slot)
         try:
@@ -191,7 +235,7 @@ class Connection(asyncio.BufferedProtocol):
         except MalformedRequest as error:
             self._close(f"not a request that can be read: {error}")
         finally:
-            self._release_after(holds, len(frame))
+            self._release_after(holds, len(frame), budget)
 
     def _start(self, slot: _Slot, api: Api, context: Context, request: Any) -> None:
         taken: Taken | Coroutine[Any, Any, Taken]
@@ -234,17 +278,18 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._answer(slot, taken)
 
-    def _release_after(self, holds: list[asyncio.Future[Any]], size_bytes: int) -> None:
+    def _release_after(self, holds: list[asyncio.Future[Any]], size_bytes: int, budget: MemoryBudget) -> None:
         """Gives the frame's memory back when nothing needs it any more; a future may add others before it ends."""
         while holds and holds[-1].done():
             holds.pop()
         if holds:
-            holds[-1].add_done_callback(lambda _: self._release_after(holds, size_bytes))
-        else:
-            self._release(size_bytes)
-
-    def _release(self, size_bytes: int) -> None:
-        self._door.streams.budget.release(size_bytes)
+            holds[-1].add_done_callback(lambda _: self._release_after(holds, size_bytes, budget))
+            return
+        budget.release(size_bytes)
+        if budget is self._door.streams.budget:
+            self._produced_bytes -= size_bytes
+            if not self._reading:
+                self._pump()
 
     # Answers
 
@@ -302,6 +347,12 @@ class Connection(asyncio.BufferedProtocol):
     def _close_if_finished(self) -> None:
         if self._ending and not self._slots:
             self._end()
+
+    def _cut(self, reason: str) -> None:
+        """Closes at once: what was still to be written might keep the connection, and its memory, for ever."""
+        if not self._lost:
+            log.warning("cutting the connection from %s: %s", self._client, reason)
+            self._transport.abort()
 
     def _close(self, reason: str) -> None:
         """Closes this connection only. One line says why."""

@@ -1,5 +1,7 @@
 """The one place where our errors become Kafka's codes."""
 
+from typing import Final
+
 from kio.schema.errors import ErrorCode
 
 from lakestream.errors import (
@@ -16,6 +18,7 @@ from lakestream.errors import (
     NotCoordinator,
     OffsetOutOfRange,
     Overloaded,
+    PredecessorAwaited,
     ProducerFenced,
     RecordsTooLarge,
     RequestError,
@@ -25,6 +28,7 @@ from lakestream.errors import (
     StreamExists,
     Unavailable,
     Unexpected,
+    UnknownProducer,
     UnknownStream,
     UnsupportedRecords,
 )
@@ -42,11 +46,14 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     InvalidSetting: ErrorCode.invalid_config,
     OffsetOutOfRange: ErrorCode.offset_out_of_range,
     SequenceGap: ErrorCode.out_of_order_sequence_number,
+    UnknownProducer: ErrorCode.unknown_producer_id,
     DuplicateSequence: ErrorCode.duplicate_sequence_number,
     ProducerFenced: ErrorCode.invalid_producer_epoch,
     RequestError: ErrorCode.invalid_request,
     # Nothing was written and the client should come back: every producer retries this code.
     Overloaded: ErrorCode.not_enough_replicas,
+    # Every client sends such batches again in their order and in the same epoch, and counts no retry.
+    PredecessorAwaited: ErrorCode.not_leader_or_follower,
     Conflict: ErrorCode.request_timed_out,
     Unavailable: ErrorCode.request_timed_out,
     RetryableError: ErrorCode.request_timed_out,
@@ -58,6 +65,8 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     Unexpected: ErrorCode.kafka_storage_error,
     LakestreamError: ErrorCode.unknown_server_error,
 }
+
+NO_TRANSACTIONS: Final = "transactions are not served yet: send records without a transactional id"
 
 
 class MalformedRequest(Exception):

@@ -10,7 +10,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from lakestream.errors import CorruptObject, LakestreamError, UnknownStream
-from lakestream.kafka.api import LEADER_EPOCH
+from lakestream.kafka.describing import LEADER_EPOCH
 from lakestream.kafka.errors import code_of
 from lakestream.metadata.topics import Topic
 from lakestream.model import StreamPartition
@@ -78,8 +78,20 @@ def cached(streams: Streams, keys: Iterable[TopicKey]) -> Found | None:
     return found
 
 
+async def find_now(streams: Streams, keys: Iterable[TopicKey]) -> Found:
+    """Those that are on the topic list now. For answers that no log checks: a name may mean another topic by now."""
+    wanted = list(keys)
+    found = Found()
+    if names := [key for key in wanted if isinstance(key, str)]:
+        found.add(await streams.topics.find_names(names))
+    if topic_ids := [key for key in wanted if isinstance(key, UUID)]:
+        found.add(await streams.topics.find_ids(topic_ids))
+    return found
+
+
 async def find(streams: Streams, keys: Iterable[TopicKey]) -> Found:
-    """Those that exist. A cached answer is good enough: the log itself refuses what is gone."""
+    """Those that exist, for answers that follow a look at the log's head: the cache may be old, the log itself refuses
+    what is gone."""
     found = Found()
     names, topic_ids = [], []
     for key in keys:

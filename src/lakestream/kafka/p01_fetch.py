@@ -2,13 +2,14 @@
 
 Reads record batches from any offset; waits up to max_wait for min_bytes. Errors are per
 partition, and any error answers at once. Batches go out as they are stored: the
-first may start before the offset asked for, which clients skip.
+first may start before the offset asked for, which clients skip. Rows of the table are encoded anew, and compressed
+where the topic's compression.type says how; a topic of zstd needs v10, as at Kafka.
 Session id 0 always: every fetch is a full one. Topic ids from v13 on. There are no
 open or aborted transactions, so both isolation levels read the same. Forgotten
 topics, replica fields and the rack are accepted and mean nothing.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -17,6 +18,9 @@ from lakestream.kafka.api import Context, Reply, api
 from lakestream.kafka.codec import milliseconds
 from lakestream.kafka.writing import Fields, RecordParts
 from lakestream.stream import Fetched, FetchPartition
+
+_ZSTD: Final = 4
+_ZSTD_VERSION: Final = 10
 
 
 async def handle(context: Context, request: Any) -> Reply:
@@ -29,14 +33,17 @@ async def handle(context: Context, request: Any) -> Reply:
     for topic in request.topics:
         key = lookup.key_of(topic)
         found, parts = topics.get(key), []
+        compression = None if found is None else found.options.compression
         for asked in topic.partitions:
             error: ErrorCode | None = lookup.epoch_error(getattr(asked, "current_leader_epoch", -1))
             partition = lookup.partition_of(found, asked.partition)
             if partition is None:
                 error = topics.refusal(key) if found is None else ErrorCode.unknown_topic_or_partition
+            elif compression is not None and compression.codec == _ZSTD and context.version < _ZSTD_VERSION:
+                error = ErrorCode.unsupported_compression_type
             if partition is not None and error is ErrorCode.none:
                 error = None
-                wanted.append(FetchPartition(partition, asked.fetch_offset, asked.partition_max_bytes))
+                wanted.append(FetchPartition(partition, asked.fetch_offset, asked.partition_max_bytes, compression))
             failed = failed or error is not None
             parts.append((asked.partition, error))
         plan.append((key, parts))

@@ -7,17 +7,19 @@ A topic that is not there is created if the client allows it (v0–v3 always do)
 v0 means all topics by an empty list, later versions by null; by id from v10 on.
 """
 
+import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
 from lakestream.errors import CorruptObject, InvalidStream, LakestreamError, StreamExists
-from lakestream.kafka.api import LEADER_EPOCH, Context, Reply, api
+from lakestream.kafka.api import Context, Reply, api
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.writing import Fields
-from lakestream.metadata.brokers import Broker, rendezvous
+from lakestream.metadata.brokers import Broker
 from lakestream.metadata.topics import Topic, check_name
 
 log = logging.getLogger(__name__)
@@ -37,26 +39,34 @@ async def handle(context: Context, request: Any) -> Reply:
     }
 
 
-async def _topics(context: Context, request: Any, brokers: list[Broker]) -> list[Fields]:
+async def _topics(context: Context, request: Any, brokers: list[Broker]) -> list[Fields | bytes]:
     streams, asked = context.streams, request.topics
+
+    def describe(topic: Topic) -> bytes:
+        return context.door.descriptions.of(topic, brokers, context.version)
+
     if asked is None or (context.version == 0 and not asked):
-        return [_described(topic, brokers) for topic in await streams.topics.list()]
+        return [describe(topic) for topic in await streams.topics.list()]
     topic_ids = [topic_id for topic in asked if topic.name is None and (topic_id := topic.topic_id) is not None]
     by_id = await streams.topics.find_ids(topic_ids) if topic_ids else {}
     names = dict.fromkeys(topic.name for topic in asked if topic.name is not None)
     by_name = await streams.topics.find_names([name for name in names if _legal(name)]) if names else {}
     create = context.settings.auto_create_topics and getattr(request, "allow_auto_topic_creation", True)
-    described = []
+    missing = [name for name in names if create and _legal(name) and name not in by_name]
+    created = dict(
+        zip(missing, await asyncio.gather(*(_created(context, name, describe) for name in missing)), strict=True)
+    )
+    described: list[Fields | bytes] = []
     for name in names:
         found = by_name.get(name)
         if isinstance(found, CorruptObject):
             described.append(_damaged(found, name=name))
         elif found is not None:
-            described.append(_described(found, brokers))
+            described.append(describe(found))
         elif not _legal(name):
             described.append(_missing(ErrorCode.invalid_topic_exception, name=name))
-        elif create:
-            described.append(await _created(context, name, brokers))
+        elif name in created:
+            described.append(created[name])
         else:
             described.append(_missing(ErrorCode.unknown_topic_or_partition, name=name))
     for topic in asked:
@@ -66,22 +76,20 @@ async def _topics(context: Context, request: Any, brokers: list[Broker]) -> list
             if isinstance(found, CorruptObject):
                 described.append(_damaged(found, name=nameless, topic_id=topic.topic_id))
             elif found is not None:
-                described.append(_described(found, brokers))
+                described.append(describe(found))
             else:
                 described.append(_missing(ErrorCode.unknown_topic_id, name=nameless, topic_id=topic.topic_id))
     return described
 
 
-async def _created(context: Context, name: str, brokers: list[Broker]) -> Fields:
+async def _created(context: Context, name: str, describe: Callable[[Topic], bytes]) -> Fields | bytes:
     """Creates a topic that a client asked about; somebody else doing the same is no error."""
     try:
-        return _described(
-            await context.streams.create_topic(name, max(context.settings.num_partitions, 1), {}), brokers
-        )
+        return describe(await context.streams.create_topic(name, max(context.settings.num_partitions, 1), {}))
     except StreamExists:
         topic = (await context.streams.topics.by_names([name])).get(name)
         if topic is not None:
-            return _described(topic, brokers)
+            return describe(topic)
         return _missing(ErrorCode.leader_not_available, name=name)
     except LakestreamError as error:
         return _missing(code_of(error), name=name)
@@ -102,25 +110,6 @@ def _damaged(error: CorruptObject, *, name: str | None, topic_id: UUID | None = 
 
 def _missing(error: ErrorCode, *, name: str | None, topic_id: UUID | None = None) -> Fields:
     return {"error_code": error, "name": name, "topic_id": topic_id, "partitions": ()}
-
-
-def _described(topic: Topic, brokers: list[Broker]) -> Fields:
-    return {
-        "name": topic.name,
-        "topic_id": topic.topic_id,
-        "partitions": [_partition(topic, index, brokers) for index in range(topic.partitions)],
-    }
-
-
-def _partition(topic: Topic, index: int, brokers: list[Broker]) -> Fields:
-    leader = rendezvous(f"{topic.topic_id.hex}/{index}", brokers).broker_id
-    return {
-        "partition_index": index,
-        "leader_id": leader,
-        "leader_epoch": LEADER_EPOCH,
-        "replica_nodes": (leader,),
-        "isr_nodes": (leader,),
-    }
 
 
 API = api(3, handle)

@@ -3,7 +3,8 @@
 Keeps a group's offsets, one row per topic UUID and partition; answered when they are stored. Members commit in their
 own generation; a group without members takes commits from anyone who claims no generation (-1).
 Unknown topics, ids (v10) and partitions are refused one by one, and so is metadata above the limit.
-retention_time (v2–v4) means nothing: offsets stay.
+retention_time (v2–v4) means nothing: offsets stay as long as the group has members, and `offsets.retention.minutes`
+beyond that or, if that is later, beyond their commit.
 """
 
 from typing import Any
@@ -19,23 +20,22 @@ from lakestream.model import StreamPartition
 
 
 async def handle(context: Context, request: Any) -> Reply:
-    topics = await lookup.find(context.streams, [lookup.key_of(topic) for topic in request.topics])
-    offsets: dict[StreamPartition, CommittedOffset] = {}
     refused: dict[tuple[lookup.TopicKey, int], ErrorCode] = {}
-    for topic in request.topics:
-        key = lookup.key_of(topic)
-        for asked in topic.partitions:
-            partition, error = _checked(context, topics, key, asked)
-            if partition is None:
-                refused[key, asked.partition_index] = error
-            else:
-                offsets[partition] = CommittedOffset(
-                    asked.committed_offset,
-                    getattr(asked, "committed_leader_epoch", -1),
-                    asked.committed_metadata or "",
-                    context.streams.runtime.clock.now_ms(),
-                )
-    outcome = await _commit(context, request, offsets)
+
+    async def find() -> dict[StreamPartition, CommittedOffset]:
+        topics = await lookup.find_now(context.streams, [lookup.key_of(topic) for topic in request.topics])
+        return _offsets(context, request, topics, refused)
+
+    try:
+        outcome = await context.groups.commit_found(
+            request.group_id,
+            request.member_id,
+            getattr(request, "group_instance_id", None),
+            request.generation_id_or_member_epoch,
+            find,
+        )
+    except LakestreamError as error:
+        outcome = coordinator_code(error)
     return {
         "topics": [
             {
@@ -53,17 +53,25 @@ async def handle(context: Context, request: Any) -> Reply:
     }
 
 
-async def _commit(context: Context, request: Any, offsets: dict[StreamPartition, CommittedOffset]) -> ErrorCode:
-    try:
-        return await context.groups.commit(
-            request.group_id,
-            request.member_id,
-            getattr(request, "group_instance_id", None),
-            request.generation_id_or_member_epoch,
-            offsets,
-        )
-    except LakestreamError as error:
-        return coordinator_code(error)
+def _offsets(
+    context: Context, request: Any, topics: lookup.Found, refused: dict[tuple[lookup.TopicKey, int], ErrorCode]
+) -> dict[StreamPartition, CommittedOffset]:
+    """What is to be stored; what is not is `refused`."""
+    offsets: dict[StreamPartition, CommittedOffset] = {}
+    for topic in request.topics:
+        key = lookup.key_of(topic)
+        for asked in topic.partitions:
+            partition, error = _checked(context, topics, key, asked)
+            if partition is None:
+                refused[key, asked.partition_index] = error
+            else:
+                offsets[partition] = CommittedOffset(
+                    asked.committed_offset,
+                    getattr(asked, "committed_leader_epoch", -1),
+                    asked.committed_metadata or "",
+                    context.streams.runtime.clock.now_ms(),
+                )
+    return offsets
 
 
 def _checked(

@@ -46,7 +46,7 @@ def _failed(context: Context, group: str, topics: Sequence[Any], code: ErrorCode
 
 
 async def _asked(context: Context, offsets: _Offsets, topics: Sequence[Any]) -> list[Fields]:
-    found = await lookup.find(context.streams, [lookup.key_of(topic) for topic in topics])
+    found = await lookup.find_now(context.streams, [lookup.key_of(topic) for topic in topics])
     described: list[Fields] = []
     for topic in topics:
         key = lookup.key_of(topic)
@@ -66,7 +66,7 @@ async def _all(context: Context, offsets: _Offsets) -> list[Fields]:
     by_topic: dict[lookup.TopicKey, list[Fields]] = {}
     for partition, offset in offsets.items():
         by_topic.setdefault(partition.topic_id, []).append(_some(partition.index, offset))
-    found = await lookup.find(context.streams, by_topic)
+    found = await lookup.find_now(context.streams, by_topic)
     for damage in found.damaged.values():
         raise damage
     return [

@@ -25,13 +25,13 @@ async def handle(context: Context, request: Any) -> Reply:
     return {
         "groups": [
             {
-                "group_id": name,
-                "protocol_type": machine.protocol_type,
-                "group_state": machine.state.value,
+                "group_id": group.name,
+                "protocol_type": group.protocol_type,
+                "group_state": group.state.value,
                 "group_type": _TYPE,
             }
-            for name, machine in groups
-            if not states or machine.state.value.lower() in states
+            for group in groups
+            if not states or group.state.value.lower() in states
         ]
     }
 

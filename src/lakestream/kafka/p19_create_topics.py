@@ -2,11 +2,13 @@
 
 The answer comes when the topic can be used. num_partitions -1 takes the default. The replication factor is
 accepted, -1 or at least 1, and reported as 1: copies are the object store's. A manual assignment counts only
-by its partitions, which must be 0, 1, 2, … without gaps. Settings are kept as they come. validate_only checks
+by its partitions, which must be 0, 1, 2, … without gaps. What is no setting of a topic, or
+cannot be, is INVALID_CONFIG, with a sentence. validate_only checks
 everything and creates nothing. v5+ returns the settings, v7 the id.
 """
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -16,7 +18,7 @@ from lakestream.kafka.api import Context, Reply, api
 from lakestream.kafka.configs import topic_configs
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.writing import Fields
-from lakestream.metadata.options import topic_options
+from lakestream.metadata.options import check_settings
 from lakestream.metadata.topics import check_name
 
 
@@ -27,10 +29,10 @@ class _Refused(Exception):
 
 
 async def handle(context: Context, request: Any) -> Reply:
-    names = [topic.name for topic in request.topics]
+    times = Counter(topic.name for topic in request.topics)
     results = []
     for topic in {topic.name: topic for topic in request.topics}.values():
-        if names.count(topic.name) > 1:
+        if times[topic.name] > 1:
             results.append(_failed(topic.name, ErrorCode.invalid_request, "the topic is named twice"))
         else:
             results.append(_create(context, topic, validate_only=request.validate_only))
@@ -105,7 +107,7 @@ def _configs(asked: Any) -> dict[str, str]:
     if len(set(names)) < len(names) or any(config.value is None for config in asked.configs):
         raise _Refused(ErrorCode.invalid_config, "each setting needs one value")
     configs = {config.name: config.value for config in asked.configs}
-    topic_options(configs)
+    check_settings(configs, {})
     return configs
 
 

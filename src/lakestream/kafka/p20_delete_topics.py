@@ -5,6 +5,7 @@ also by id. Both at once, or neither, is INVALID_REQUEST; so is a topic that is 
 """
 
 import asyncio
+from collections import Counter
 from typing import Any
 from uuid import UUID
 
@@ -23,27 +24,27 @@ async def handle(context: Context, request: Any) -> Reply:
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
         asked = [(name, None) for name in request.topic_names]
-    results = [
-        _delete(context, name, topic_id, repeated=asked.count((name, topic_id)) > 1)
-        for name, topic_id in dict.fromkeys(asked)
-    ]
+    found = lookup.Found()
+    try:
+        # Never from the cache: a name must mean the topic that has it now.
+        found.add(await context.streams.topics.find_names({name for name, _ in asked if name is not None}))
+        found.add(await context.streams.topics.find_ids({topic_id for _, topic_id in asked if topic_id is not None}))
+    except LakestreamError as error:
+        return {"responses": [_result(*each, code_of(error), str(error)) for each in dict.fromkeys(asked)]}
+    results = [_delete(context, *each, found, repeated=times > 1) for each, times in Counter(asked).items()]
     return {"responses": await asyncio.gather(*results)}
 
 
-async def _delete(context: Context, name: str | None, topic_id: UUID | None, *, repeated: bool) -> Fields:
+async def _delete(
+    context: Context, name: str | None, topic_id: UUID | None, topics: lookup.Found, *, repeated: bool
+) -> Fields:
     if repeated or (name is None) == (topic_id is None):
         return _result(name, topic_id, ErrorCode.invalid_request, "name each topic once, by its name or by its id")
     key = name if name is not None else topic_id
+    found = topics.get(key)
+    if found is None:
+        return _result(name, topic_id, topics.refusal(key), "there is no such topic, or its row is damaged")
     try:
-        topics = context.streams.topics
-        # Never from the cache: a name must mean the topic that has it now.
-        found = (
-            (await topics.by_names([name])).get(name)
-            if name is not None
-            else (await topics.by_ids([topic_id or lookup.NO_ID])).get(topic_id or lookup.NO_ID)
-        )
-        if found is None:
-            return _result(name, topic_id, lookup.unknown(key), "there is no such topic")
         await context.streams.delete_topic(found.topic_id)
     except UnknownStream as error:
         return _result(name, topic_id, lookup.unknown(key), str(error))

@@ -21,8 +21,7 @@ _ALL: Final = -1
 
 async def handle(context: Context, request: Any) -> Reply:
     # Never from the cache: whether records may be deleted is a setting that can change.
-    topics = lookup.Found()
-    topics.add(await context.streams.topics.find_names([topic.name for topic in request.topics]))
+    topics = await lookup.find_now(context.streams, [topic.name for topic in request.topics])
     return {
         "topics": [
             {

@@ -11,7 +11,8 @@ from kio.schema.errors import ErrorCode
 
 from lakestream.errors import LakestreamError
 from lakestream.kafka import lookup
-from lakestream.kafka.api import LEADER_EPOCH, Context, Reply, api
+from lakestream.kafka.api import Context, Reply, api
+from lakestream.kafka.describing import LEADER_EPOCH
 from lakestream.kafka.writing import Fields
 from lakestream.stream import LATEST
 

@@ -7,21 +7,28 @@ from contextlib import suppress
 from lakestream.kafka.allocator import keep_freed_memory
 from lakestream.kafka.api import Door
 from lakestream.kafka.connection import Connection
+from lakestream.kafka.describing import Descriptions
 from lakestream.kafka.groups import GroupCoordinator
+from lakestream.kafka.receiving import Pools
 from lakestream.kafka.registry import APIS
 from lakestream.kafka.settings import KafkaSettings
-from lakestream.stream import Streams
+from lakestream.stream import MemoryBudget, Streams
 
 log = logging.getLogger(__name__)
 
-_SWEEP_S = 1.0
+_SWEEP_S = 0.5
+_CONTROL_SHARE = 4
+"""Requests without records may hold, beside those with records, a quarter of what those may."""
 
 
 class KafkaServer:
     """Serves the Kafka protocol for one broker's streams. Owns the groups' coordinator from `start` to `stop`."""
 
     def __init__(self, streams: Streams, groups: GroupCoordinator, settings: KafkaSettings) -> None:
-        self._door = Door(streams, groups, settings, APIS)
+        control_budget = MemoryBudget(streams.budget.limit_bytes // _CONTROL_SHARE)
+        self._door = Door(
+            streams, groups, settings, APIS, Descriptions(), Pools(settings.receive_bytes), control_budget
+        )
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -63,3 +70,4 @@ class KafkaServer:
             await asyncio.sleep(_SWEEP_S)
             for connection in list(self._connections):
                 connection.sweep(loop.time())
+            self._door.pools.look(_SWEEP_S)

@@ -5,13 +5,14 @@ round trip is unknown, the session's mark in the head tells it; an extent's pres
 because the frontier may have dropped it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from lakestream.errors import CorruptObject, Unavailable
 from lakestream.metadata import codec
-from lakestream.metadata.commit import Decision, Offer, decide
+from lakestream.metadata.commit import AWAITED, Decision, Offer, ProducerEpoch, decide
 from lakestream.metadata.head import (
     HEAD,
     Accepted,
@@ -26,8 +27,12 @@ from lakestream.metadata.log import decode_head, head_address
 from lakestream.metadata.store import Address, Applied, Entry, Store, Transaction
 from lakestream.model import StreamPartition
 
-_PRODUCERS_KEPT: Final = 1000
-"""Producer rows remembered per partition; beyond it they are read again when needed."""
+_PARTITIONS_KEPT: Final = 20_000
+_PRODUCERS_KEPT: Final = 100_000
+"""Heads and producer rows remembered, of all partitions together. Beyond it those of the partitions that were
+committed to longest ago are read again when needed."""
+_AWAITED_KEPT: Final = 10_000
+"""Producers whose predecessors are awaited. One that is forgotten is awaited anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,24 +83,41 @@ class _Known:
 class Committer:
     """Keeps the heads it has seen, so that a broker that wrote last commits in one round trip.
 
-    Not for concurrent use: flushes of one broker are committed in their order.
+    Flushes of one broker are committed one after the other, in their order: two at once would overwrite each other's
+    mark in the head, and an unknown outcome could be learned no more. So it refuses to be entered twice.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, patience_ms: int = 10_000) -> None:
         self._store = store
-        self._known: dict[StreamPartition, _Known] = {}
+        self._patience_ms = patience_ms
+        self._known: OrderedDict[StreamPartition, _Known] = OrderedDict()
+        self._producers = 0
+        """Producer rows in `_known`."""
+        self._at_work = False
+        self._awaited_since_ms: OrderedDict[tuple[StreamPartition, ProducerEpoch], int] = OrderedDict()
 
     async def commit(self, offers: Sequence[Offer], verdicts: dict[StreamPartition, Verdict]) -> None:
         """Adds a verdict per partition as it is decided. Raises `Unavailable` while some are open: call again with
         the same offers and verdicts to go on. A verdict once given is final."""
-        await self._commit(offers, verdicts, unknown=False)
+        await self._alone(offers, verdicts, unknown=False)
 
     async def resume(self, offers: Sequence[Offer], verdicts: dict[StreamPartition, Verdict]) -> None:
         """Goes on after `Unavailable`: learns from the heads what the earlier attempt did, then commits the rest."""
-        for offer in offers:
-            if offer.partition not in verdicts:
-                self._known.pop(offer.partition, None)
-        await self._commit(offers, verdicts, unknown=True)
+        await self._alone(offers, verdicts, unknown=True)
+
+    async def _alone(self, offers: Sequence[Offer], verdicts: dict[StreamPartition, Verdict], *, unknown: bool) -> None:
+        if self._at_work:
+            raise RuntimeError("two flushes are being committed at once: a broker has one commit loop")
+        self._at_work = True
+        try:
+            if unknown:
+                self._forget(offer.partition for offer in offers if offer.partition not in verdicts)
+            await self._commit(offers, verdicts, unknown=unknown)
+        finally:
+            self._at_work = False
+            # Not before: what a commit has learnt it relies on to its end.
+            while self._known and (len(self._known) > _PARTITIONS_KEPT or self._producers > _PRODUCERS_KEPT):
+                self._forget([next(iter(self._known))])
 
     async def _commit(
         self, offers: Sequence[Offer], verdicts: dict[StreamPartition, Verdict], *, unknown: bool
@@ -112,7 +134,7 @@ class Committer:
                 if verdict is not None:
                     verdicts[offer.partition] = verdict
                 elif known is not None:
-                    attempts.append(_attempt(known, offer))
+                    attempts.append(_attempt(known, offer, self._overdue(offer)))
             open_offers = await self._attempt_all(attempts, verdicts, unknown=unknown)
 
     async def _attempt_all(
@@ -136,8 +158,7 @@ class Committer:
                 known = self._known[offer.partition]
                 known.head, known.version = decision.head, outcome.version
                 known.producers.update(decision.producers)
-                if len(known.producers) > _PRODUCERS_KEPT:
-                    known.producers = dict(decision.producers)
+                self._note_awaited(offer, decision)
                 verdicts[offer.partition] = Committed(decision.results, decision.extents, decision.head.log_start)
             else:
                 error = self._remember(offer.partition, outcome.current[HEAD])
@@ -162,6 +183,7 @@ class Committer:
         for offer in offers:
             known = self._known.get(offer.partition)
             if known is not None:
+                self._known.move_to_end(offer.partition)
                 shard = shard_of(offer.partition)
                 wanted = {batch.producer_id for batch in offer.batches if batch.producer_id >= 0}
                 missing += [
@@ -173,13 +195,37 @@ class Committer:
             for (partition, producer, address), row in zip(missing, rows, strict=True):
                 try:
                     self._known[partition].producers[producer] = _producer_state(row, address)
+                    self._producers += 1
                 except CorruptObject as error:
                     damaged[partition] = error
         return damaged
 
+    def _overdue(self, offer: Offer) -> frozenset[ProducerEpoch]:
+        """The offer's producers that have come without their predecessor for too long."""
+        if not self._awaited_since_ms:
+            return frozenset()
+        epochs = {(batch.producer_id, batch.producer_epoch) for batch in offer.batches if batch.producer_id >= 0}
+        since_ms = {epoch: self._awaited_since_ms.get((offer.partition, epoch)) for epoch in epochs}
+        return frozenset(
+            epoch
+            for epoch, first_ms in since_ms.items()
+            if first_ms is not None and offer.time_ms - first_ms >= self._patience_ms
+        )
+
+    def _note_awaited(self, offer: Offer, decision: Decision) -> None:
+        for batch, result in zip(offer.batches, decision.results, strict=True):
+            if batch.producer_id >= 0:
+                key = (offer.partition, (batch.producer_id, batch.producer_epoch))
+                if result.refusal == AWAITED:
+                    self._awaited_since_ms.setdefault(key, offer.time_ms)
+                    if len(self._awaited_since_ms) > _AWAITED_KEPT:
+                        self._awaited_since_ms.popitem(last=False)
+                elif self._awaited_since_ms:
+                    self._awaited_since_ms.pop(key, None)
+
     def _remember(self, partition: StreamPartition, entry: Entry | None) -> CorruptObject | None:
         """The error if the head is damaged."""
-        self._known.pop(partition, None)
+        self._forget([partition])
         try:
             present = decode_head(entry, partition)
         except CorruptObject as error:
@@ -190,7 +236,9 @@ class Committer:
 
     def _forget(self, partitions: Iterable[StreamPartition]) -> None:
         for partition in partitions:
-            self._known.pop(partition, None)
+            known = self._known.pop(partition, None)
+            if known is not None:
+                self._producers -= len(known.producers)
 
 
 def _standing(head: Head | None, offer: Offer, *, unknown: bool) -> Verdict | None:
@@ -206,11 +254,15 @@ def _standing(head: Head | None, offer: Offer, *, unknown: bool) -> Verdict | No
     return None
 
 
-def _attempt(known: _Known, offer: Offer) -> tuple[Offer, Decision, Transaction]:
-    states: Mapping[int, ProducerState] = {
-        producer: state for producer, state in known.producers.items() if state is not None
-    }
-    decision = decide(known.head, states, offer)
+def _attempt(
+    known: _Known, offer: Offer, overdue: frozenset[ProducerEpoch] = frozenset()
+) -> tuple[Offer, Decision, Transaction]:
+    states: dict[int, ProducerState] = {}
+    for batch in offer.batches:
+        state = known.producers.get(batch.producer_id)
+        if state is not None:
+            states[batch.producer_id] = state
+    decision = decide(known.head, states, offer, overdue)
     rows: dict[str, object] = {HEAD: decision.head}
     rows |= {extent_key(extent.end_offset): extent for extent in decision.extents}
     rows |= {producer_key(producer): state for producer, state in decision.producers.items()}

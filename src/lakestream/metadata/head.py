@@ -5,7 +5,7 @@ changes any of them checks and rewrites the head in the same transaction.
 """
 
 from functools import lru_cache
-from typing import Final
+from typing import ClassVar, Final
 from uuid import UUID
 
 import msgspec
@@ -59,18 +59,33 @@ class SessionMark(msgspec.Struct, frozen=True, array_like=True):
 
 class Head(msgspec.Struct, frozen=True, array_like=True):
     """Invariant: 0 <= log_start <= frontier <= next_offset, except that DeleteRecords may move
-    log_start past the frontier. None of the four ever falls."""
+    log_start past the frontier. None of the four ever falls, nor does `expired_producers`.
+
+    `first_open`: the first offset of the oldest open transaction. None: none is open.
+    `expired_producers`: the highest producer id whose row expired here. -1: none ever did.
+    """
+
+    stored_format: ClassVar[int] = 3
 
     next_offset: int = 0
     log_start: int = 0
     frontier: int = 0
     fence: int = 0
     sessions: dict[str, SessionMark] = {}
+    first_open: int | None = None
+    expired_producers: int = -1
+
+
+DATA_EXTENT: Final = 0
+MARKER_EXTENT: Final = 1
+"""The control batch that ends a transaction, inline."""
 
 
 class Extent(msgspec.Struct, frozen=True, array_like=True):
     """[base_offset, end_offset) is at `position`, `length` of an object. Offsets in the stored batches
     are relative: readers number them from base_offset. `checksum` is CRC32C of those bytes."""
+
+    stored_format: ClassVar[int] = 3
 
     base_offset: int
     end_offset: int
@@ -81,9 +96,13 @@ class Extent(msgspec.Struct, frozen=True, array_like=True):
     max_timestamp_ms: int
     checksum: int
     inline: bytes = b""
+    kind: int = DATA_EXTENT
 
 
-class ProducerBatch(msgspec.Struct, frozen=True, array_like=True):
+class ProducerRun(msgspec.Struct, frozen=True, array_like=True):
+    """Batches whose sequences and offsets both follow on each other: sequence `first_sequence + n` is at offset
+    `base_offset + n`."""
+
     first_sequence: int
     last_sequence: int
     base_offset: int
@@ -91,7 +110,32 @@ class ProducerBatch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ProducerState(msgspec.Struct, frozen=True, array_like=True):
-    """The last batches (five at most, oldest first) of one idempotent producer."""
+    """What one idempotent producer appended in its newest epoch: every sequence from `lowest_sequence` to that of the
+    last run. `runs` (oldest first) says at which offsets the newest of them are; it is empty only in a closed epoch
+    in which nothing was appended.
+
+    `last_append_ms` is by the clock of the broker that appended. -1: not known, the row was written before it was kept.
+    `closed`: the refusal that every further batch of the epoch gets. Empty: the epoch is open.
+    """
+
+    stored_format: ClassVar[int] = 3
 
     epoch: int
-    batches: tuple[ProducerBatch, ...]
+    runs: tuple[ProducerRun, ...]
+    lowest_sequence: int
+    last_append_ms: int
+    closed: str = ""
+
+    @classmethod
+    def upgrade(cls, body: bytes) -> "ProducerState":
+        """Format 2 did not say with which sequence the epoch began, and let it begin anywhere: only the batches that it
+        names are known to be in the log."""
+        old = msgspec.msgpack.decode(body, type=_ProducerState2)
+        if not old.batches:
+            raise msgspec.ValidationError("a producer's state without a batch")
+        return cls(old.epoch, old.batches, old.batches[0].first_sequence, -1)
+
+
+class _ProducerState2(msgspec.Struct, frozen=True, array_like=True):
+    epoch: int
+    batches: tuple[ProducerRun, ...]

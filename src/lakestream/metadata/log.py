@@ -1,5 +1,6 @@
 """A partition's log on the store: reads, the advance of frontier and log start, the fence."""
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -8,7 +9,7 @@ import msgspec
 
 from lakestream.errors import CorruptObject, OffsetOutOfRange, StorageError, UnknownStream
 from lakestream.metadata import codec
-from lakestream.metadata.head import EXTENTS, HEAD, Extent, Head, extent_key, shard_of
+from lakestream.metadata.head import EXTENTS, HEAD, Extent, Head, extent_key, partition_of, shard_of
 from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Store, Transaction
 from lakestream.model import StreamPartition
 
@@ -83,6 +84,14 @@ async def read_extents(store: Store, partition: StreamPartition, from_offset: in
                 "metadata store: restore it from a backup"
             )
     return extents
+
+
+async def read_every_extent(store: Store) -> AsyncIterator[tuple[StreamPartition, Extent]]:
+    """Of all partitions. For what is done once: nothing that is done often goes through all shards."""
+    for shard in await store.shards("log/", "log0"):
+        partition = partition_of(shard)
+        for extent in await read_extents(store, partition):
+            yield partition, extent
 
 
 async def advance_frontier(store: Store, partition: StreamPartition, frontier: int) -> Head:

@@ -1,12 +1,17 @@
 """Names of tables, views and namespaces: how their rows are laid out, and one transaction over them.
 
 All names share one shard, so naming, renaming and un-naming are one transaction each. Tables and views share one
-set of names: whoever takes a name checks that neither has it. Whoever adds something to a namespace rewrites the
-namespace's row, so that a check for its emptiness cannot be overtaken.
+set of names: whoever takes a name checks that neither has it.
+
+Whoever adds a table to a namespace checks the namespace's row and leaves it as it is, so that a thousand may do so at
+once. Whoever drops a namespace rewrites the row first, together with a mark that it is *closing*; then he looks
+whether it is empty, and drops it if the row is still the one he wrote. Who adds something to a closing
+namespace rewrites the row and takes the mark away: a check for emptiness cannot be overtaken.
 """
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from lakestream.errors import RequestError, UnknownNamespace
 from lakestream.metadata import codec
@@ -45,12 +50,20 @@ def namespace_key(namespace: Namespace) -> str:
     return "namespace/" + LEVEL.join(namespace)
 
 
+def closing_key(namespace: Namespace) -> str:
+    return "closing/" + LEVEL.join(namespace)
+
+
 def table_key(name: TableName) -> str:
     return f"name/{LEVEL.join(name.namespace)}{INSIDE}{name.name}"
 
 
 def view_key(name: TableName) -> str:
     return f"view/{LEVEL.join(name.namespace)}{INSIDE}{name.name}"
+
+
+def id_key(table_id: UUID) -> str:
+    return f"id/{table_id.hex}"
 
 
 def version_of(entry: Entry | None) -> int:
@@ -63,6 +76,24 @@ def encode(key: str, value: object) -> bytes:
 
 def missing(namespace: Namespace) -> UnknownNamespace:
     return UnknownNamespace(f"Namespace does not exist: {'.'.join(namespace)}")
+
+
+class Entering(NamedTuple):
+    """What a transaction that adds a table to a namespace has to check and write for that."""
+
+    checks: dict[str, int]
+    puts: dict[str, bytes]
+    deletes: list[str]
+
+
+def entering(namespace: Namespace, row: Entry | None, closing: Entry | None) -> Entering:
+    """`row` and `closing` as they were read; a namespace without a row is made."""
+    key = namespace_key(namespace)
+    if row is None:
+        return Entering({key: ABSENT}, {key: encode(key, {})}, [])
+    if closing is None:
+        return Entering({key: row.version}, {}, [])
+    return Entering({key: row.version}, {key: row.value}, [closing.key])
 
 
 class Names:

@@ -1,21 +1,31 @@
 """A topic's settings: their names, what they may be, what holds where nobody set one.
 
-A topic keeps every setting it was given; those of this list mean something to the engine and are checked when they
-are set, so whoever reads a topic's options later never meets one that cannot be.
+Settings are checked when they are given (`check_settings`), so whoever reads a topic's options later never meets one
+that cannot be.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from lakestream.errors import InvalidSetting
+from lakestream.metadata import option_list as values
+from lakestream.metadata.option_list import INERT, MAX_MESSAGE_BYTES, OPTIONS, SETTLED, UNLIMITED
 from lakestream.metadata.topic_tables import check_alias
+from lakestream.records import BatchCompression, BatchRules
+from lakestream.records.compression import GZIP, LZ4, ZSTD
+
+__all__ = ["UNLIMITED", "TopicOptions", "batch_rules", "check_settings", "topic_options"]
 
 T = TypeVar("T")
 
-UNLIMITED: Final = -1
-_LONG_MOST: Final = (1 << 63) - 1
+
+_DEFAULTS: Final = {option.name: option.default for option in OPTIONS}
+_INERT: Final = {inert.option.name: inert for inert in INERT}
+_SETTLED: Final = {option.name: option for option in SETTLED}
+_LZ4_DEFAULT: Final = 9
+"""Kafka's default, which there, too, stands for the fast mode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,48 +55,19 @@ class TopicOptions:
     """Older rows leave the table, by whole files."""
     table_statistics_interval_ms: int
     """How far apart the pipeline counts the distinct keys of the table; -1 is never."""
+    table_updates: str
+    """What becomes of a record that an engine has changed: `refuse` or `record`."""
     table_name: str
     """Another name for the table than the one that follows from the topic's; may be empty."""
-
-
-class Option(NamedTuple):
-    """`meaning` is what people read of it."""
-
-    name: str
-    default: str
-    kind: str
-    meaning: str
-
-
-OPTIONS: Final = (
-    Option("cleanup.policy", "delete", "list", "What becomes of old records: delete, compact, or both."),
-    Option("delete.retention.ms", "86400000", "long", "How long a compacted topic keeps a tombstone."),
-    Option("min.cleanable.dirty.ratio", "0.5", "double", "The share of new records at which a topic is compacted."),
-    Option("retention.bytes", "-1", "long", "Bytes of a partition that the stream keeps; the table keeps its rows."),
-    Option("retention.ms", "-1", "long", "How long the stream keeps a record; the table keeps its rows."),
-    Option(
-        "lakestream.table.commit.interval.ms",
-        "0",
-        "long",
-        "How often rows are committed; 0: as for all topics.",
-    ),
-    Option("lakestream.table.formats", "iceberg", "list", "iceberg, or iceberg,delta: both over the same files."),
-    Option(
-        "lakestream.table.freshness.ms", "1000", "long", "How old a table may be that an engine loads; -1: any age."
-    ),
-    Option("lakestream.table.merge.enable", "true", "boolean", "Whether the pipeline merges small files of the table."),
-    Option("lakestream.table.name", "", "string", "The table's name, if it shall not follow from the topic's."),
-    Option("lakestream.table.retention.ms", "-1", "long", "How long the table keeps a row; -1: for ever."),
-    Option(
-        "lakestream.table.statistics.interval.ms",
-        "-1",
-        "long",
-        "How often distinct keys are counted for engines' optimizers; -1: never.",
-    ),
-)
-
-FIXED_OPTIONS: Final = ("lakestream.table.name",)
-"""Settled when the topic is created."""
+    max_message_bytes: int | None
+    """The largest record batch; None: as the broker says."""
+    append_time: bool
+    """Records get the broker's time."""
+    timestamp_before_ms: int
+    timestamp_after_ms: int
+    """How far a producer's timestamp may be from the broker's time."""
+    compression: BatchCompression | None
+    """How batches are kept and served; None: as they were sent, and uncompressed once they are rows."""
 
 
 def topic_options(configs: Mapping[str, str]) -> TopicOptions:
@@ -100,73 +81,76 @@ def _options(settings: frozenset[tuple[str, str]]) -> TopicOptions:
     configs = dict(settings)
 
     def get(name: str, parse: Callable[[str], T]) -> T:
-        text = configs.get(name, _DEFAULTS[name])
+        text = configs[name] if name in configs else _DEFAULTS[name]
         try:
             return parse(text)
         except ValueError as error:
             raise InvalidSetting(f"{name}={text} cannot be: {error}") from error
 
-    policy = get("cleanup.policy", _policy)
+    codec = get("compression.type", values.codec)
+    levels = {
+        GZIP: get("compression.gzip.level", values.gzip_level),
+        LZ4: get("compression.lz4.level", values.lz4_level),
+        ZSTD: get("compression.zstd.level", values.zstd_level),
+    }
+    if levels[LZ4] == _LZ4_DEFAULT:
+        levels[LZ4] = None
+    policy = get("cleanup.policy", values.policy)
     return TopicOptions(
-        retention_ms=get("retention.ms", _limit),
-        retention_bytes=get("retention.bytes", _limit),
+        retention_ms=get("retention.ms", values.limit),
+        retention_bytes=get("retention.bytes", values.limit),
         compacts="compact" in policy,
         deletes="delete" in policy,
-        tombstone_ms=get("delete.retention.ms", _whole),
-        dirty_ratio=get("min.cleanable.dirty.ratio", _ratio),
-        table_formats=get("lakestream.table.formats", _formats),
-        table_commit_interval_ms=get("lakestream.table.commit.interval.ms", _whole),
-        table_freshness_ms=get("lakestream.table.freshness.ms", _limit),
-        table_merges=get("lakestream.table.merge.enable", _switch),
-        table_retention_ms=get("lakestream.table.retention.ms", _limit),
-        table_statistics_interval_ms=get("lakestream.table.statistics.interval.ms", _limit),
+        tombstone_ms=get("delete.retention.ms", values.whole),
+        dirty_ratio=get("min.cleanable.dirty.ratio", values.ratio),
+        table_formats=get("lakestream.table.formats", values.formats),
+        table_commit_interval_ms=get("lakestream.table.commit.interval.ms", values.whole),
+        table_freshness_ms=get("lakestream.table.freshness.ms", values.limit),
+        table_merges=get("lakestream.table.merge.enable", values.switch),
+        table_retention_ms=get("lakestream.table.retention.ms", values.limit),
+        table_statistics_interval_ms=get("lakestream.table.statistics.interval.ms", values.limit),
+        table_updates=get("lakestream.table.updates", values.updates),
         table_name=get("lakestream.table.name", check_alias),
+        max_message_bytes=get(MAX_MESSAGE_BYTES, values.max_message_bytes) if MAX_MESSAGE_BYTES in configs else None,
+        append_time=get("message.timestamp.type", values.append_time),
+        timestamp_before_ms=get("message.timestamp.before.max.ms", values.whole),
+        timestamp_after_ms=get("message.timestamp.after.max.ms", values.whole),
+        compression=None if codec is None else BatchCompression(codec, levels.get(codec)),
     )
 
 
-_DEFAULTS: Final = {option.name: option.default for option in OPTIONS}
+def check_settings(given: Mapping[str, str], present: Mapping[str, str]) -> None:
+    """Whether a topic may be given these settings, where it has those. Raises `InvalidSetting` with a sentence."""
+    topic_options(given)
+    for name, value in given.items():
+        if name in _DEFAULTS or name == MAX_MESSAGE_BYTES or present.get(name) == value:
+            continue
+        if name in _INERT:
+            try:
+                _INERT[name].check(value)
+            except ValueError as error:
+                raise InvalidSetting(f"{name}={value} cannot be: {error}") from error
+        elif name not in _SETTLED:
+            raise InvalidSetting(f"{name} is no setting of a topic; those that act are {', '.join(sorted(_DEFAULTS))}")
+        elif value.strip() != _SETTLED[name].default:
+            settled = _SETTLED[name]
+            raise InvalidSetting(f"{name} is {settled.default} for every topic and cannot change. {settled.meaning}")
 
 
-def _limit(text: str) -> int:
-    if text.strip() == str(UNLIMITED):
-        return UNLIMITED
-    return _whole(text)
+def batch_rules(configs: Mapping[str, str], max_batch_bytes: int) -> BatchRules:
+    """What a topic with these settings takes from producers, at the price that every produce request can pay.
+    `max_batch_bytes`: where the topic does not say."""
+    return _rules(frozenset(configs.items()), max_batch_bytes)
 
 
-def _whole(text: str) -> int:
-    number = int(text) if text.strip().isascii() and text.strip().isdigit() else -1
-    if not 0 <= number <= _LONG_MOST:
-        raise ValueError("it takes a whole number that is not negative")
-    return number
-
-
-def _switch(text: str) -> bool:
-    word = text.strip().lower()
-    if word not in ("true", "false"):
-        raise ValueError("it takes true or false")
-    return word == "true"
-
-
-def _ratio(text: str) -> float:
-    number = float(text)
-    if not 0 <= number <= 1:
-        raise ValueError("it takes a number from 0 to 1")
-    return number
-
-
-def _policy(text: str) -> frozenset[str]:
-    return frozenset(_words(text, {"delete", "compact"}))
-
-
-def _formats(text: str) -> tuple[str, ...]:
-    found = _words(text, {"iceberg", "delta"})
-    if "iceberg" not in found:
-        raise ValueError("iceberg is always among them: the others follow it")
-    return tuple(sorted(found, reverse=True))
-
-
-def _words(text: str, known: set[str]) -> set[str]:
-    found = {word.strip() for word in text.split(",")}
-    if not found <= known:
-        raise ValueError(f"it takes one or more of {', '.join(sorted(known))}, with commas between")
-    return found
+@lru_cache(maxsize=1024)
+def _rules(settings: frozenset[tuple[str, str]], max_batch_bytes: int) -> BatchRules:
+    options = _options(settings)
+    return BatchRules(
+        max_bytes=max_batch_bytes if options.max_message_bytes is None else options.max_message_bytes,
+        needs_keys=options.compacts,
+        before_ms=options.timestamp_before_ms,
+        after_ms=options.timestamp_after_ms,
+        append_time=options.append_time,
+        compression=options.compression,
+    )

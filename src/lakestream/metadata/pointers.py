@@ -4,13 +4,14 @@ A table is its id; a name only points at it. The pointer, which names the table'
 metadata, has a shard of its own, so commits of different tables never meet; `moves` says how several
 pointers change at once. Names and namespaces share one shard (`names`).
 
-Making a table writes the pointer first and the name last. Dropping takes the name away
-first and leaves a `gone` row until the pointer is deleted too: whoever finds it finishes.
+Making a table writes the pointer first and the name last. Dropping announces with a `gone` row which version of the
+pointer is to go, deletes the pointer if it still has it, then the name: whoever finds the row finishes. A pointer that
+moved meanwhile stays, and so does its table: a topic has taken it over, or an engine has committed.
 The table of a stream has the topic's UUID as its id and is *bound* until the topic is deleted.
 Then it is marked as *leaving* until it has another name.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -33,13 +34,17 @@ from lakestream.metadata.names import (
     Namespace,
     TableName,
     check_names,
+    closing_key,
     encode,
+    entering,
+    id_key,
     missing,
     namespace_key,
     table_key,
     version_of,
     view_key,
 )
+from lakestream.metadata.places import Places
 from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Store, Transaction
 from lakestream.metadata.views import Views
 
@@ -54,10 +59,6 @@ class PointerRow:
     version: int
 
 
-def _id_key(table_id: UUID) -> str:
-    return f"id/{table_id.hex}"
-
-
 def _leaving_key(table_id: UUID) -> str:
     return f"leaving/{table_id.hex}"
 
@@ -65,6 +66,7 @@ def _leaving_key(table_id: UUID) -> str:
 class Pointers:
     def __init__(self, store: Store) -> None:
         self.views: Final = Views(store)
+        self.places: Final = Places(store)
         self._store = store
         self._names = Names(store)
         self._moves = Moves(store)
@@ -77,6 +79,14 @@ class Pointers:
             if intent is None or await self._moves.is_open(table_id, intent):
                 return None if pointer is None else _pointer_row(pointer, table_id)
             await self._moves.settle(table_id, intent)
+
+    async def every(self) -> AsyncIterator[tuple[UUID, PointerRow]]:
+        """All tables, named or not. For what is done once: nothing that is done often goes through all shards."""
+        for shard in await self._store.shards("table/", "table0"):
+            table_id = UUID(shard.removeprefix("table/"))
+            row = await self.get(table_id)
+            if row is not None:
+                yield table_id, row
 
     async def add(self, table_id: UUID, pointer: Pointer) -> PointerRow:
         """Stores the first pointer of a table; one that is there already is returned as it is."""
@@ -120,7 +130,7 @@ class Pointers:
         return codec.decode(entry.value, UUID, Address(SHARD, entry.key))
 
     async def name_of(self, table_id: UUID) -> TableName | None:
-        [entry] = await self._store.get([Address(SHARD, _id_key(table_id))])
+        [entry] = await self._store.get([Address(SHARD, id_key(table_id))])
         return None if entry is None else _table_name(entry)
 
     async def tables(self, namespace: Namespace) -> list[str]:
@@ -133,9 +143,11 @@ class Pointers:
 
         Raises `TableExists` if the name is another's, `UnknownNamespace`."""
         check_names((*name.namespace, name.name))
-        space_key, name_key, id_key = namespace_key(name.namespace), table_key(name), _id_key(table_id)
+        space_keys, name_key, own_key = _space_keys(name.namespace), table_key(name), id_key(table_id)
         for _ in range(ATTEMPTS):
-            space, taken, view, present = await self._names.read(space_key, name_key, view_key(name), id_key)
+            space, closing, taken, view, present = await self._names.read(
+                *space_keys, name_key, view_key(name), own_key
+            )
             if present is not None:
                 return _table_name(present)
             if taken is not None:
@@ -144,13 +156,11 @@ class Pointers:
                 raise TableExists(f"View with same name already exists: {name}")
             if space is None and not make_namespace:
                 raise missing(name.namespace)
+            inside = entering(name.namespace, space, closing)
             if await self._names.write(
-                {space_key: version_of(space), name_key: ABSENT, view_key(name): ABSENT, id_key: ABSENT},
-                {
-                    space_key: encode(space_key, {}) if space is None else space.value,
-                    name_key: encode(name_key, table_id),
-                    id_key: encode(id_key, name),
-                },
+                inside.checks | {name_key: ABSENT, view_key(name): ABSENT, own_key: ABSENT},
+                inside.puts | {name_key: encode(name_key, table_id), own_key: encode(own_key, name)},
+                inside.deletes,
             ):
                 return name
         raise Unavailable(f"table {name} could not be named: the list of tables changes all the time")
@@ -167,9 +177,9 @@ class Pointers:
     async def rename(self, table_id: UUID, to: TableName) -> None:
         """Takes the mark of leaving away. Idempotent. Raises `UnknownTable`, `TableExists`, `UnknownNamespace`."""
         check_names((*to.namespace, to.name))
-        space_key, name_key, id_key = namespace_key(to.namespace), table_key(to), _id_key(table_id)
+        space_keys, name_key, own_key = _space_keys(to.namespace), table_key(to), id_key(table_id)
         for _ in range(ATTEMPTS):
-            space, taken, view, present = await self._names.read(space_key, name_key, view_key(to), id_key)
+            space, closing, taken, view, present = await self._names.read(*space_keys, name_key, view_key(to), own_key)
             if present is None:
                 raise UnknownTable(f"table {table_id} has no name")
             old = _table_name(present)
@@ -180,43 +190,67 @@ class Pointers:
                 raise TableExists(f"Cannot rename {old} to {to}. {kind} already exists")
             if space is None:
                 raise missing(to.namespace)
+            inside = entering(to.namespace, space, closing)
             if await self._names.write(
-                {space_key: space.version, name_key: ABSENT, view_key(to): ABSENT, id_key: present.version},
-                {space_key: space.value, name_key: encode(name_key, table_id), id_key: encode(id_key, to)},
-                deletes=[table_key(old), _leaving_key(table_id)],
+                inside.checks | {name_key: ABSENT, view_key(to): ABSENT, own_key: present.version},
+                inside.puts | {name_key: encode(name_key, table_id), own_key: encode(own_key, to)},
+                deletes=[table_key(old), _leaving_key(table_id), *inside.deletes],
             ):
                 return
         raise Unavailable(f"table {to} could not be named: the list of tables changes all the time")
 
-    async def drop(self, table_id: UUID) -> None:
-        """Takes name and pointer away, in that order. Idempotent."""
-        id_key, gone_key = _id_key(table_id), _GONE[0] + table_id.hex
-        for _ in range(ATTEMPTS):
-            [present] = await self._names.read(id_key)
-            old = None if present is None else _table_name(present)
-            if await self._names.write(
-                {id_key: version_of(present)},
-                {gone_key: encode(gone_key, None)},
-                deletes=[id_key, _leaving_key(table_id), *([] if old is None else [table_key(old)])],
-            ):
+    async def drop(self, table_id: UUID, version: int | None = None) -> None:
+        """Takes pointer and name away; with a version only if the pointer still has it, else raises `Conflict` and
+        changes nothing. Without one it is idempotent."""
+        while True:
+            row = await self.get(table_id)
+            found = ABSENT if row is None else row.version
+            if version not in (None, found):
                 break
-        await self.finish_drops()
+            gone_key = _GONE[0] + table_id.hex
+            await self._names.write({}, {gone_key: encode(gone_key, found)})
+            await self.finish_drops()
+            if await self.get(table_id) is None:
+                return
+        raise Conflict(f"table {table_id} was changed by somebody else: load it again")
 
     async def finish_drops(self) -> None:
-        """Deletes the pointers of tables that were dropped, whoever began it."""
+        """Goes on with the tables that are being dropped, whoever began it."""
         for row in await self._names.range(*_GONE):
-            await self._delete_pointer(UUID(row.key.removeprefix(_GONE[0])))
-            await self._names.write({row.key: row.version}, {}, deletes=[row.key])
+            table_id = UUID(row.key.removeprefix(_GONE[0]))
+            version = codec.decode(row.value, int | None, Address(SHARD, row.key))  # type: ignore[arg-type]
+            if await self._delete_pointer(table_id, version):
+                await self._forget(table_id, row)
+            else:
+                await self._names.write({row.key: row.version}, {}, deletes=[row.key])
 
-    async def _delete_pointer(self, table_id: UUID) -> None:
-        shard = pointer_address(table_id).shard
-        while True:
-            [outcome] = await self._store.transact([Transaction(shard, {INTENT: ABSENT}, {}, deletes=[POINTER])])
-            if isinstance(outcome, Applied):
+    async def _forget(self, table_id: UUID, gone: Entry) -> None:
+        """The name of a table without a pointer. Whoever gives it another now, or takes it away, is looked at again."""
+        own_key = id_key(table_id)
+        for _ in range(ATTEMPTS):
+            present, still = await self._names.read(own_key, gone.key)
+            if still is None or still.version != gone.version:
                 return
-            intent = outcome.current[INTENT]
-            if intent is not None:
-                await self._moves.settle(table_id, intent)
+            name = [] if present is None else [own_key, table_key(_table_name(present))]
+            if await self._names.write(
+                {gone.key: gone.version, own_key: version_of(present)},
+                {},
+                deletes=[gone.key, _leaving_key(table_id), *name],
+            ):
+                return
+
+    async def _delete_pointer(self, table_id: UUID, version: int | None) -> bool:
+        """Whether there is none now. None as the version, which the version before this one wrote: whatever it is."""
+        shard = pointer_address(table_id).shard
+        checks = {INTENT: ABSENT} if version is None else {INTENT: ABSENT, POINTER: version}
+        while True:
+            [outcome] = await self._store.transact([Transaction(shard, checks, {}, deletes=[POINTER])])
+            if isinstance(outcome, Applied):
+                return True
+            intent = outcome.current.get(INTENT)
+            if intent is None:
+                return outcome.current.get(POINTER) is None
+            await self._moves.settle(table_id, intent)
 
     # Namespaces
 
@@ -262,16 +296,26 @@ class Pointers:
         raise Unavailable(f"namespace {'.'.join(namespace)} could not be changed: others change it all the time")
 
     async def drop_namespace(self, namespace: Namespace) -> None:
-        """Raises `UnknownNamespace`, `NamespaceNotEmpty`. Whoever adds something inside rewrites the
-        namespace's row, so the check for emptiness cannot be overtaken."""
+        """Raises `UnknownNamespace`, `NamespaceNotEmpty`. See `names` for why nobody is overtaken."""
+        closing = closing_key(namespace)
         for _ in range(ATTEMPTS):
             entry, _properties = await self._names.namespace(namespace)
+            marked = await self._names.write(
+                {entry.key: entry.version}, {entry.key: entry.value, closing: encode(closing, None)}
+            )
+            if marked is None:
+                continue
             inside = await self.tables(namespace), await self.views.names(namespace), await self.namespaces(namespace)
             if any(inside):
+                await self._names.write({entry.key: marked}, {}, deletes=[closing])
                 raise NamespaceNotEmpty(f"Namespace is not empty: {'.'.join(namespace)}")
-            if await self._names.write({entry.key: entry.version}, {}, deletes=[entry.key]):
+            if await self._names.write({entry.key: marked}, {}, deletes=[entry.key, closing]):
                 return
         raise Unavailable(f"namespace {'.'.join(namespace)} could not be dropped: others change it all the time")
+
+
+def _space_keys(namespace: Namespace) -> tuple[str, str]:
+    return namespace_key(namespace), closing_key(namespace)
 
 
 def _pointer_row(entry: Entry, table_id: UUID) -> PointerRow:

@@ -15,7 +15,8 @@ import msgspec
 from lakestream.errors import CorruptObject, InvalidSetting, InvalidStream, StreamExists, UnknownStream
 from lakestream.metadata import codec
 from lakestream.metadata.log import create_head, delete_log, read_head
-from lakestream.metadata.options import FIXED_OPTIONS, TopicOptions, topic_options
+from lakestream.metadata.option_list import FIXED_OPTIONS
+from lakestream.metadata.options import TopicOptions, check_settings, topic_options
 from lakestream.metadata.store import ABSENT, Address, Applied, Store, Transaction
 from lakestream.model import StreamPartition
 from lakestream.runtime import Runtime
@@ -28,6 +29,8 @@ _GONE: Final = ("gone/", "gone0")
 _LAST_DELETED: Final = Address(_SHARD, "deleted")
 """Every delete writes it and every create checks it: a create that arrives once more, or late, after its topic or
 a successor was deleted does not bring a dead id back."""
+_LAST_ALTERED: Final = Address(_SHARD, "altered")
+"""Every change of a topic's settings writes it: who keeps settings in a cache looks at it."""
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 MAX_PARTITIONS: Final = 10_000
 
@@ -42,11 +45,6 @@ class Topic(msgspec.Struct, frozen=True):
     @property
     def options(self) -> TopicOptions:
         return topic_options(self.configs)
-
-    @property
-    def compacts(self) -> bool:
-        """As in `options`, at the price that every produce request can pay."""
-        return "compact" in self.configs.get("cleanup.policy", "")
 
     def each_partition(self) -> list[StreamPartition]:
         return [StreamPartition(self.topic_id, index) for index in range(self.partitions)]
@@ -66,13 +64,19 @@ class Begun(NamedTuple):
 
 class Topics:
     """The list, with a cache for names and ids. What the cache says may be old; whoever is told `UnknownStream`
-    by the log calls `forget`."""
+    by the log calls `forget`, and `follow`, called from time to time, drops settings that somebody else has changed."""
 
     def __init__(self, store: Store, runtime: Runtime) -> None:
         self._store = store
         self._runtime = runtime
         self._names: dict[str, Topic] = {}
         self._ids: dict[UUID, Topic] = {}
+        self._versions: dict[str, int] = {}
+        """Of the rows that names were last read from, where known: one that has not changed is not decoded again."""
+        self._present_gone: asyncio.Future[Sequence[Topic]] | None = None
+        self._next_gone: asyncio.Future[Sequence[Topic]] | None = None
+        self._altered: int = ABSENT
+        self._is_unsettled = False
 
     def cached_name(self, name: str) -> Topic | None:
         return self._names.get(name)
@@ -84,6 +88,20 @@ class Topics:
         topic = self._ids.pop(topic_id, None)
         if topic is not None and self._names.get(topic.name) is topic:
             del self._names[topic.name]
+            self._versions.pop(topic.name, None)
+
+    async def follow(self) -> None:
+        """Forgets what it knows if the settings of a topic were changed since the last call, and once more with the
+        next call: what was being read meanwhile may be remembered after the first time."""
+        [entry] = await self._store.get([_LAST_ALTERED])
+        altered = ABSENT if entry is None else entry.version
+        is_new = altered != self._altered
+        if is_new or self._is_unsettled:
+            self._is_unsettled = is_new
+            self._altered = altered
+            self._names.clear()
+            self._ids.clear()
+            self._versions.clear()
 
     async def list(self) -> list[Topic]:
         """All topics, in order of their names. One whose row is damaged is left out and logged: the others go on. Who
@@ -91,6 +109,7 @@ class Topics:
         topics = codec.decode_all(await self._store.range(_SHARD, *_NAMES), Topic, _SHARD)
         self._names.clear()
         self._ids.clear()
+        self._versions.clear()
         for topic in topics:
             self._remember(topic)
         return topics
@@ -109,9 +128,12 @@ class Topics:
         entries = await self._store.get([Address(_SHARD, f"name/{name}") for name in wanted])
         found: dict[str, Topic | CorruptObject] = {}
         for name, entry in zip(wanted, entries, strict=True):
-            stale = self._names.get(name)
-            if stale is not None:
-                self.forget(stale.topic_id)
+            known = self._names.get(name)
+            if known is not None:
+                if entry is not None and self._versions.get(name) == entry.version:
+                    found[name] = known
+                    continue
+                self.forget(known.topic_id)
             if entry is not None:
                 try:
                     topic = codec.decode(entry.value, Topic, Address(_SHARD, entry.key))
@@ -119,6 +141,7 @@ class Topics:
                     found[name] = error
                 else:
                     found[name] = self._remember(topic)
+                    self._versions[name] = entry.version
         return found
 
     async def find_ids(self, topic_ids: Iterable[UUID]) -> dict[UUID, Topic | CorruptObject]:
@@ -160,6 +183,7 @@ class Topics:
             await self._check_begun(topic, begun)
         while True:
             [last] = await self._store.get([_LAST_DELETED])
+            await self._close_logs_of_namesakes(name)
             checks = {by_name.key: ABSENT, _LAST_DELETED.key: ABSENT if last is None else last.version}
             if begun is not None:
                 checks |= {by_id.key: ABSENT, _dead(topic_id).key: ABSENT}
@@ -173,6 +197,25 @@ class Topics:
             if outcome.current.keys() & {by_id.key, _dead(topic_id).key}:
                 raise _id_is_used(topic_id)
 
+    async def _close_logs_of_namesakes(self, name: str) -> None:
+        """The missing head is what tells a broker that its cached name is old: so a name is given again only when every
+        log that it stood for is gone, also if whoever deleted the topic never came to that."""
+        for topic in await self._gone_from_now():
+            if topic.name == name:
+                await self.drop_logs(topic)
+
+    async def _gone_from_now(self) -> Sequence[Topic]:
+        """As `gone`, read once for all who ask before the reading begins, and never before somebody asked."""
+        if self._next_gone is None:
+            self._next_gone = asyncio.ensure_future(self._read_gone(self._present_gone))
+        return await asyncio.shield(self._next_gone)
+
+    async def _read_gone(self, before: "asyncio.Future[Sequence[Topic]] | None") -> Sequence[Topic]:
+        if before is not None and not before.done():
+            await asyncio.wait([before])
+        self._present_gone, self._next_gone = self._next_gone, None
+        return await self.gone()
+
     async def check_new(
         self, name: str, partitions: int, configs: Mapping[str, str], begun: Begun | None = None
     ) -> None:
@@ -180,7 +223,7 @@ class Topics:
         check_name(name)
         if not 1 <= partitions <= MAX_PARTITIONS:
             raise InvalidStream(f"{name} cannot have {partitions} partitions: choose 1 to {MAX_PARTITIONS}")
-        topic_options(configs)
+        check_settings(configs, {})
         if await self.by_names([name]):
             raise StreamExists(f"topic {name} already exists")
         if begun is not None:
@@ -205,12 +248,15 @@ class Topics:
         while entry is not None:
             topic = codec.decode(entry.value, Topic, address)
             configs = change(topic.configs)
-            topic_options(configs)
+            check_settings(configs, topic.configs)
             _check_fixed(topic, configs)
             altered = msgspec.structs.replace(topic, configs=configs)
             if dry_run or configs == topic.configs:
                 return altered
-            rows = {address.key: codec.encode(altered, address)}
+            rows = {
+                address.key: codec.encode(altered, address),
+                _LAST_ALTERED.key: codec.encode(topic.topic_id, _LAST_ALTERED),
+            }
             [outcome] = await self._store.transact([Transaction(_SHARD, {address.key: entry.version}, rows)])
             if isinstance(outcome, Applied):
                 return self._remember(altered)
@@ -219,8 +265,8 @@ class Topics:
 
     async def delete(self, topic_id: UUID) -> Topic:
         """Takes the topic off the list; from now on it is `gone` and its name is free."""
-        topic = (await self.by_ids([topic_id])).get(topic_id)
         [row] = await self._store.get([Address(_SHARD, f"id/{topic_id.hex}")])
+        topic = (await self.by_ids([topic_id])).get(topic_id)
         self.forget(topic_id)
         if topic is None or row is None:
             raise UnknownStream(f"no topic has the id {topic_id}")
@@ -241,6 +287,13 @@ class Topics:
             raise UnknownStream(f"topic {topic.name} was deleted by somebody else")
         return topic
 
+    async def restore(self, topic: Topic) -> None:
+        """Lists a topic that was found again, in a store that no process uses. Its name must be free."""
+        by_name, by_id = Address(_SHARD, f"name/{topic.name}"), Address(_SHARD, f"id/{topic.topic_id.hex}")
+        rows = {by_name.key: codec.encode(topic, by_name), by_id.key: codec.encode(topic.name, by_id)}
+        await self._store.transact([Transaction(_SHARD, {by_name.key: ABSENT}, rows)])
+        self._remember(topic)
+
     async def gone(self) -> Sequence[Topic]:
         """Deleted topics whose remains are not cleared away yet, but for those whose row is damaged."""
         return codec.decode_all(await self._store.range(_SHARD, *_GONE), Topic, _SHARD)
@@ -254,6 +307,7 @@ class Topics:
 
     def _remember(self, topic: Topic) -> Topic:
         self._names[topic.name] = topic
+        self._versions.pop(topic.name, None)
         self._ids[topic.topic_id] = topic
         return topic
 

@@ -9,6 +9,8 @@ from lakestream.errors import Conflict, TableExists, Unavailable, UnknownView
 from lakestream.metadata import codec
 from lakestream.metadata.names import (
     ATTEMPTS,
+    INSIDE,
+    LEVEL,
     SHARD,
     Names,
     Namespace,
@@ -22,6 +24,7 @@ from lakestream.metadata.names import (
 )
 from lakestream.metadata.store import ABSENT, Address, Entry, Store
 
+_VIEWS: Final = ("view/", "view0")
 _BUSY: Final = "the list of views changes all the time"
 
 
@@ -45,6 +48,10 @@ class Views:
         if entry is None:
             raise UnknownView(f"View does not exist: {name}")
         return _view_row(entry)
+
+    async def every(self) -> list[tuple[TableName, ViewRow]]:
+        """All views, in order of their namespaces and names."""
+        return [(_view_name(entry.key), _view_row(entry)) for entry in await self._names.range("view/", "view0")]
 
     async def names(self, namespace: Namespace) -> list[str]:
         """Names of the views directly inside, in order. Raises `UnknownNamespace`."""
@@ -104,6 +111,10 @@ class Views:
                 return
         raise Unavailable(f"view {name} could not be renamed: {_BUSY}")
 
+    async def metadata_locations(self) -> set[str]:
+        """Of all views."""
+        return {_view_row(row).pointer.metadata_location for row in await self._names.range(*_VIEWS)}
+
     async def drop(self, name: TableName) -> ViewPointer:
         """What it was. Raises `UnknownView`."""
         for _ in range(ATTEMPTS):
@@ -118,6 +129,11 @@ def _check_free(name: TableName, table: Entry | None, view: Entry | None) -> Non
         raise TableExists(f"Table with same name already exists: {name}")
     if view is not None:
         raise TableExists(f"View already exists: {name}")
+
+
+def _view_name(key: str) -> TableName:
+    levels, _, name = key.removeprefix("view/").partition(INSIDE)
+    return TableName(tuple(levels.split(LEVEL)), name)
 
 
 def _view_row(entry: Entry) -> ViewRow:

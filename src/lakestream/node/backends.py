@@ -1,12 +1,14 @@
 """Concrete backends by URL. Only this module and `tables` name them."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from lakestream import objects
+from lakestream.bucket.identity import check_identity
+from lakestream.bucket.saved import saving
 from lakestream.errors import RequestError
 from lakestream.metadata.sqlite import open_sqlite
 from lakestream.metadata.store import Store
@@ -25,13 +27,33 @@ class Backends:
 
 @asynccontextmanager
 async def open_backends(settings: Settings) -> AsyncIterator[Backends]:
-    """Raises `RequestError` if a URL or a directory cannot be used."""
+    """Raises `RequestError` if a URL or a directory cannot be used, or if metadata store and bucket do not belong
+    together or were moved: nothing of either has been used then."""
+    async with open_unchecked(settings) as backends:
+        await check_identity(backends.store, backends.objects, backends.runtime, metadata_place(settings))
+        yield backends
+
+
+def saving_rows(settings: Settings, backends: Backends) -> AbstractAsyncContextManager[None]:
+    """What `lakestream recover` needs is saved into the bucket while this is entered."""
+    return saving(backends.store, backends.objects, backends.runtime, settings.metadata_save_ms)
+
+
+@asynccontextmanager
+async def open_unchecked(settings: Settings) -> AsyncIterator[Backends]:
+    """For what mends a bucket that `open_backends` refuses, and for nothing else."""
     runtime = system()
     store = await open_metadata(settings.metadata)
     try:
         yield Backends(store, objects.open(settings.bucket), runtime, settings.external_catalog)
     finally:
         await store.close()
+
+
+def metadata_place(settings: Settings) -> str:
+    """Where the metadata store is, if that is a file: then a second one is a copy."""
+    parts = urlsplit(settings.metadata)
+    return f"sqlite://{Path(parts.path).resolve()}" if parts.scheme == "sqlite" else ""
 
 
 async def open_metadata(url: str) -> Store:

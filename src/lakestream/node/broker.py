@@ -2,13 +2,15 @@
 
 import asyncio
 import gc
+import resource
 from collections.abc import Callable
+from contextlib import suppress
 
-from lakestream.errors import RequestError
 from lakestream.kafka import GroupCoordinator, KafkaServer
 from lakestream.metadata.brokers import Broker
 from lakestream.node.backends import Backends, open_backends
 from lakestream.node.late import LateTables
+from lakestream.node.places import advertised, taken
 from lakestream.records import warm_up
 from lakestream.settings import Settings
 from lakestream.stream import Streams
@@ -18,6 +20,7 @@ STOP_GRACE_MS = 3_000
 
 async def run_broker(settings: Settings, ready: Callable[[], None], stop: asyncio.Event) -> None:
     """Serves until `stop`, then answers what was taken in. Raises if a part that must not stop has stopped."""
+    _allow_connections()
     await asyncio.to_thread(warm_up)
     async with open_backends(settings) as backends:
         tables = LateTables(backends, settings.stream.history_cache_bytes)
@@ -31,7 +34,8 @@ async def _serve(
     settings: Settings, backends: Backends, tables: LateTables, ready: Callable[[], None], stop: asyncio.Event
 ) -> None:
     place = settings.broker
-    broker = Broker(place.id, place.host, place.port, place.zone, backends.runtime.new_id().hex)
+    host, port = advertised(place, "KAFKA_ADVERTISED")
+    broker = Broker(place.id, host, port, place.zone, backends.runtime.new_id().hex)
     streams = Streams(broker, backends.store, backends.objects, tables, tables, backends.runtime, settings.stream)
     await streams.start()
     try:
@@ -39,7 +43,7 @@ async def _serve(
         try:
             await server.start(place.host, place.port)
         except OSError as error:
-            raise RequestError(f"port {place.port} on {place.host} cannot be used: {error.strerror}") from error
+            raise taken(place, error, "KAFKA_PORT") from error
         try:
             ready()
             await tables.loaded()
@@ -53,6 +57,14 @@ async def _serve(
             await server.stop(STOP_GRACE_MS)
     finally:
         await streams.stop()
+
+
+def _allow_connections() -> None:
+    """As many open files as the system lets this user have: the usual soft limit, 1,024, is a thousand clients."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):  # macOS refuses an infinite one
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def settle_memory() -> None:

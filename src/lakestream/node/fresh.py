@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Final
 
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import LakestreamError, UnknownTable
@@ -14,22 +13,22 @@ from lakestream.frontier.local import ThreadTiles
 from lakestream.frontier.settings import FreshSettings
 from lakestream.frontier.tile import TileOutcome
 from lakestream.frontier.writing import warm_up
+from lakestream.http.behind import Behind
 from lakestream.metadata.pointers import Pointers, TableName
 from lakestream.metadata.topics import Topics
 from lakestream.node.backends import Backends
-
-TOLD: Final = "lakestream.freshness"
-"""In the configuration that goes to an engine with a table which is not as fresh as its topic asks for."""
+from lakestream.runtime import Clock
 
 
 class TableFreshener:
     """What the catalog's door calls before it loads a table."""
 
-    def __init__(self, freshener: Freshener, pointers: Pointers) -> None:
+    def __init__(self, freshener: Freshener, pointers: Pointers, clock: Clock) -> None:
         self._freshener = freshener
         self._pointers = pointers
+        self._clock = clock
 
-    async def __call__(self, name: TableName) -> Mapping[str, str]:
+    async def __call__(self, name: TableName) -> Behind | None:
         """Never raises `LakestreamError`."""
         try:
             try:
@@ -39,9 +38,16 @@ class TableFreshener:
                 table_id = await self._pointers.resolve(name)
         except LakestreamError:
             # The load that follows meets the same, and says so.
-            return {}
+            return None
         told = await self._freshener.freshen(table_id)
-        return {} if told in (Freshness.FRESH, Freshness.OFF) else {TOLD: told.value}
+        if told is Freshness.FRESH:
+            return None
+        as_of_ms = self._clock.now_ms()
+        try:
+            ends = await self._freshener.ends(table_id)
+        except LakestreamError:
+            return Behind(told.value, None, as_of_ms)
+        return None if ends is None else Behind(told.value, ends, as_of_ms)
 
     def metrics(self) -> Mapping[str, float]:
         return self._freshener.counts.metrics()
@@ -69,7 +75,7 @@ async def open_freshener(
     freshener = Freshener(lake, Topics(backends.store, backends.runtime), settings)
     warming = loop.run_in_executor(threads, warm_up)
     try:
-        yield TableFreshener(freshener, catalog.commits.pointers)
+        yield TableFreshener(freshener, catalog.commits.pointers, backends.runtime.clock)
     finally:
         await warming
         await freshener.close()

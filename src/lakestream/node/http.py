@@ -9,16 +9,17 @@ from contextlib import AsyncExitStack
 import uvicorn
 
 from lakestream.catalog.engines import EngineTables
-from lakestream.errors import RequestError, Unavailable
+from lakestream.errors import Unavailable
 from lakestream.frontier.lag import TopicLag, read_lag
 from lakestream.http import create_app
 from lakestream.http.metrics import Metrics
 from lakestream.metadata.topics import Topics
-from lakestream.node.backends import open_backends
+from lakestream.node.backends import open_backends, saving_rows
 from lakestream.node.fresh import open_freshener
+from lakestream.node.places import advertised, taken
 from lakestream.node.tables import external_place, open_catalog
 from lakestream.node.vending import storage_config, storage_credentials
-from lakestream.settings import Settings
+from lakestream.settings import HttpSettings, Settings, listed
 
 STOP_GRACE_S = 3
 
@@ -26,8 +27,10 @@ STOP_GRACE_S = 3
 async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.Event) -> None:
     """Serves until `stop`. Raises if the server ends by itself."""
     place = settings.http
+    told_host, _port = advertised(place, "HTTP_ADVERTISED")
     async with AsyncExitStack() as stack:
         backends = await stack.enter_async_context(open_backends(settings))
+        await stack.enter_async_context(saving_rows(settings, backends))
         catalog = await stack.enter_async_context(open_catalog(backends))
         elsewhere = external_place(catalog)
         freshener = None
@@ -40,13 +43,14 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
 
         config = uvicorn.Config(
             create_app(
-                EngineTables(catalog.commits, backends.objects.url),
+                EngineTables(catalog.commits, backends.objects.url, listed(place.locations)),
                 table_config=storage_config(settings.bucket, os.environ),
                 credentials=storage_credentials(settings.bucket, os.environ, allowed=place.vend_credentials),
                 metrics=Metrics(freshener.metrics) if freshener else Metrics(),
                 freshen=freshener,
                 lag=lag,
                 elsewhere=elsewhere,
+                hosts=[place.host, told_host, *listed(place.hosts)],
             ),
             log_config=None,
             access_log=False,
@@ -54,7 +58,7 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
             timeout_graceful_shutdown=STOP_GRACE_S,
         )
         server = _Server(config, ready)
-        with _listen(place.host, place.port) as listener:
+        with _listen(place) as listener:
             serving = asyncio.create_task(server.serve([listener]))
             stopping = asyncio.create_task(stop.wait())
             await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -80,12 +84,12 @@ class _Server(uvicorn.Server):
         await self._serve(sockets)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(place: HttpSettings) -> socket.socket:
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((host, port))
+        listener.bind((place.host, place.port))
     except OSError as error:
         listener.close()
-        raise RequestError(f"port {port} on {host} cannot be used: {error.strerror}") from error
+        raise taken(place, error, "HTTP_PORT") from error
     return listener

@@ -22,6 +22,7 @@ from lakestream.metadata.pointers import Pointers
 from lakestream.metadata.topics import Begun
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.node.backends import Backends
+from lakestream.records import BatchCompression
 from lakestream.table.port import History
 
 if TYPE_CHECKING:
@@ -96,10 +97,19 @@ class LateTables:
         offset: int,
         end_offset: int,
         max_bytes: int,
+        changed: bool = False,
+        compression: BatchCompression | None = None,
     ) -> History:
         history = (await self.loaded()).history
         return await history.read(
-            files, deletes, partition=partition, offset=offset, end_offset=end_offset, max_bytes=max_bytes
+            files,
+            deletes,
+            partition=partition,
+            offset=offset,
+            end_offset=end_offset,
+            max_bytes=max_bytes,
+            changed=changed,
+            compression=compression,
         )
 
     async def first_at_or_after(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from lakestream import pipeline
 from lakestream.catalog.mirrored import IcebergSide
 from lakestream.frontier.delta.rs import DeltaRs
-from lakestream.node.backends import open_backends
+from lakestream.node.backends import open_backends, saving_rows
 from lakestream.node.tables import io_properties, open_catalog
 from lakestream.settings import Settings
 
@@ -21,7 +21,11 @@ async def run_pipeline(
     session = pipeline.SparkSettings(
         master=spark.master, driver_memory=spark.driver_memory, ui=spark.ui, options=spark.options
     )
-    async with open_backends(settings) as backends, open_catalog(backends) as catalog:
+    async with (
+        open_backends(settings) as backends,
+        saving_rows(settings, backends),
+        open_catalog(backends) as catalog,
+    ):
         with open_delta() as delta:
             parts = pipeline.Components(
                 backends.store, catalog, backends.objects, backends.runtime, delta, IcebergSide(catalog.commits)

@@ -6,11 +6,14 @@ from contextlib import asynccontextmanager
 
 from lakestream.catalog.client import CatalogClient
 from lakestream.catalog.external import ExternalCommits
+from lakestream.catalog.judged import RowJudge
 from lakestream.catalog.port import TableViews
 from lakestream.catalog.served import ServedViews
 from lakestream.catalog.tables import PyIcebergTables
+from lakestream.metadata.topics import Topics
 from lakestream.node.backends import Backends
 from lakestream.table.allocator import keep_decoded_memory
+from lakestream.table.checking import RowChecker
 from lakestream.table.history import HistoryReader
 
 
@@ -19,7 +22,8 @@ def make_catalog(backends: Backends) -> PyIcebergTables:
     store, url, runtime = backends.store, backends.objects.url, backends.runtime
     properties = io_properties(os.environ)
     if not backends.external_catalog:
-        return PyIcebergTables(store, url, runtime, io_properties=properties)
+        judge = RowJudge(RowChecker(backends.objects), Topics(store, runtime))
+        return PyIcebergTables(store, url, runtime, io_properties=properties, judge=judge)
     client = CatalogClient(backends.external_catalog, properties)
     return PyIcebergTables(store, url, runtime, commits=ExternalCommits(store, runtime, properties, client, url))
 

@@ -11,6 +11,8 @@ from lakestream.catalog.port import TableCatalog
 from lakestream.errors import LakestreamError, Unavailable
 from lakestream.frontier.collector import Collector
 from lakestream.frontier.delta import DeltaLog, MirroredTables, Mirrors
+from lakestream.frontier.draining import drain
+from lakestream.frontier.expiry import Expiry
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.maintenance import Maintenance
 from lakestream.frontier.orphans import Orphans
@@ -98,6 +100,7 @@ class _Service:
         try:
             while not self._stop.is_set():
                 driver = SparkDriver(self._spark)
+                _log.info("starting Spark on %s", self._spark.master)
                 try:
                     await self._unless_stopped(driver.start(), grace_s=0)
                     self._on_ready()
@@ -110,7 +113,9 @@ class _Service:
                     raise Unavailable("Spark's driver died before the work was done: run it again")
                 _log.warning("Spark's driver died; starting it again")
         except _Stopped:
-            _log.info("stopped")
+            pass
+        if self._stop.is_set() and not once:
+            self._records += await self._drain()
         return Summary(self._records, self._wal_bytes, self._failed)
 
     async def _serve(self, driver: SparkDriver, once: bool) -> bool:
@@ -119,7 +124,7 @@ class _Service:
         lake = Lake(parts.store, parts.catalog, parts.objects, SparkTiles(driver), parts.runtime, self._settings)
         topics = Topics(parts.store, parts.runtime)
         worker = Worker(lake, topics, name=self._name, respect_leases=not once, patient=not once)
-        collector, orphans = Collector(lake), Orphans(lake, topics)
+        collector, orphans, expiry = Collector(lake), Orphans(lake, topics), Expiry(lake, topics)
         mirrors = self._mirrors(topics)
         loop = asyncio.get_running_loop()
         collected_at = float("-inf")
@@ -135,6 +140,7 @@ class _Service:
                     await self._unless_stopped(self._collect(collector))
                     await self._unless_stopped(self._tidy(orphans))
                     await self._unless_stopped(self._tidy_board(topics))
+                    await self._unless_stopped(self._expire(expiry))
                 if once and not tick.more:
                     return True
                 if not tick.more:
@@ -166,6 +172,23 @@ class _Service:
             _log.warning("what this tick did could not be told to others: %s", error)
         self._on_tick(tick)
         return tick
+
+    async def _drain(self) -> int:
+        """How many records were moved. Spark is not asked: its JVM may have got the signal that we got."""
+        parts = self._components
+        if not self._settings.drain_ms:
+            _log.info("stopped without a last pass over the topics")
+            return 0
+        topics = Topics(parts.store, parts.runtime)
+        done = await drain(parts.store, parts.catalog, parts.objects, parts.runtime, self._settings, asyncio.to_thread)
+        mirrors = self._mirrors(topics)
+        if mirrors is not None and not done.left:
+            await self._mirror(mirrors)
+        if done.left:
+            _log.warning("some records are in the log only, not in their tables yet: %s", done.told)
+        else:
+            _log.info("everything that was acknowledged is in its table")
+        return done.record_count
 
     async def _maintain(self, lake: Lake) -> None:
         """Beside the ticks, which never wait for it; cut off at any point it leaves nothing half done."""
@@ -207,6 +230,15 @@ class _Service:
             _log.error("a WAL object is damaged and will not be collected: %s", damaged)
         if collected.deleted or collected.undeleted:
             _log.info("%d dead WAL objects deleted, %d left", collected.deleted, collected.undeleted)
+
+    async def _expire(self, expiry: Expiry) -> None:
+        try:
+            expired = await expiry.expire()
+        except LakestreamError as error:
+            _log.warning("producers could not be forgotten this time: %s", error)
+            return
+        if expired:
+            _log.info("%d rows of producers expired", expired)
 
     async def _tidy(self, orphans: Orphans) -> None:
         try:

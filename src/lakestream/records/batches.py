@@ -84,6 +84,15 @@ def walk(run: Buffer) -> list[BatchInfo]:
     return batches
 
 
+def batch_at(run: Buffer, offset: int) -> BatchInfo | None:
+    """The numbered batch that holds the offset, if one does."""
+    for info in walk(run):
+        (base_offset,) = struct.unpack_from(">q", run, info.position)
+        if base_offset <= offset <= base_offset + info.last_offset_delta:
+            return info
+    return None
+
+
 def stamp(run: bytearray | memoryview, base_offset: int) -> int:
     """Numbers the run's batches densely from base_offset, in place, leader epoch 0: both lie outside the CRC.
 

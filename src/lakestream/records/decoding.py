@@ -57,14 +57,6 @@ def decode(runs: Iterable[Run], arena: Arena) -> Iterator[Columns]:
         yield arena.columns()
 
 
-def lacks_key(data: Buffer) -> bool:
-    """Whether any record of the batches has no key. What does not decode has none to judge: its append says why."""
-    try:
-        return any(not columns.key.valid.all() for columns in decode([Run(0, 0, data)], Arena(max(len(data), 1024))))
-    except CorruptRecords:
-        return False
-
-
 def _fill(run: Run, arena: Arena) -> Iterator[Columns]:
     """Decodes the run into the arena, yielding whenever it is full."""
     data = np.frombuffer(run.data, np.uint8)

@@ -70,20 +70,22 @@ class Encoder:
         max_bytes: int,
         batch_bytes: int = BATCH_BYTES,
         batch_records: int = BATCH_RECORDS,
+        checks: bool = True,
     ) -> tuple[memoryview, int]:
         """Uncompressed batches of the rows [start, stop): (bytes, first row not in them).
 
         At least one record, then only what fits max_bytes; a batch of several records keeps to batch_bytes. Every
-        record is held against its checksum.
+        record is held against its checksum, unless the caller wants what is there (`checks`).
 
         Raises:
             CorruptObject: a record is not what it was, or stands twice; names its offset.
         """
         if start >= stop:
             return memoryview(b""), start
-        out, after = self._run(start, stop, min(max_bytes, self._most_bytes), batch_bytes, batch_records)
+        sizes = (batch_bytes, batch_records, checks)
+        out, after = self._run(start, stop, min(max_bytes, self._most_bytes), *sizes)
         if after == start:
-            out, after = self._run(start, start + 1, self._most_bytes_of(start), batch_bytes, batch_records)
+            out, after = self._run(start, start + 1, self._most_bytes_of(start), *sizes)
         return out, after
 
     def _most_bytes_of(self, index: int) -> int:
@@ -96,7 +98,9 @@ class Encoder:
     def _piece_of(self, index: int) -> int:
         return bisect_right(self._starts, index) - 1
 
-    def _run(self, start: int, stop: int, limit: int, batch_bytes: int, batch_records: int) -> tuple[memoryview, int]:
+    def _run(
+        self, start: int, stop: int, limit: int, batch_bytes: int, batch_records: int, checks: bool
+    ) -> tuple[memoryview, int]:
         out = np.empty(limit, np.uint8)
         last_offset = int(self.offsets[start - 1]) if start else -1
         cursor = np.array([0, 0, last_offset], np.int64)
@@ -114,6 +118,7 @@ class Encoder:
                 batch_bytes,
                 batch_records,
                 address(cursor),
+                checks,
             )
             index = before + int(cursor[0])
         if status not in (Status.DONE, Status.FULL):

@@ -52,6 +52,7 @@ class Status(IntEnum):
     BAD_TIMESTAMP = -7
     BAD_HEADER_KEY = -8
     TRAILING_BYTES = -9
+    AGAINST_RULES = -10
 
 
 STATUS_TEXT: Final[dict[int, str]] = {
@@ -64,4 +65,5 @@ STATUS_TEXT: Final[dict[int, str]] = {
     Status.BAD_TIMESTAMP: "a timestamp is outside [-1, year 9999]",
     Status.BAD_HEADER_KEY: "a record header has no key",
     Status.TRAILING_BYTES: "bytes are left over after the last record",
+    Status.AGAINST_RULES: "a record is none that its topic takes",
 }

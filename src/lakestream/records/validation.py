@@ -9,6 +9,8 @@ one that a table can hold. Transactions are refused until they exist.
 import ctypes
 from typing import Final
 
+import numpy as np
+
 from lakestream.errors import (
     CorruptRecords,
     InvalidRecords,
@@ -18,7 +20,9 @@ from lakestream.errors import (
     UnsupportedRecords,
 )
 from lakestream.records.batches import HEADER, BatchInfo
-from lakestream.records.compression import ZSTD, Bytes, decompress
+from lakestream.records.columns import Arena
+from lakestream.records.compression import MAX_DECOMPRESSED_BYTES, ZSTD, Bytes, decompress
+from lakestream.records.decoding import Run, decode
 from lakestream.records.layout import (
     APPEND_TIME_BIT,
     ATTRIBUTES,
@@ -34,20 +38,26 @@ from lakestream.records.layout import (
     Status,
 )
 from lakestream.records.native import Buffer, address, kernels
+from lakestream.records.rules import BatchRules
 
 _FRAME_BYTES: Final = MAGIC + 1
+_ARENA_BYTES: Final = 1024
+_KEYLESS: Final = 1
+_OUT_OF_BOUNDS: Final = 2
 
 
-def validate(run: Buffer, *, max_batch_bytes: int) -> list[BatchInfo]:
-    """The batch of a produce payload, checked to the last byte. No Python per record.
+def validate(run: Buffer, rules: BatchRules, now_ms: int, room_bytes: int = MAX_DECOMPRESSED_BYTES) -> BatchInfo:
+    """The batch of a produce payload, checked to the last byte. No Python per record, unless the topic does not take
+    one of them: the error then names them.
 
     `max_timestamp_ms` is the newest of the records, whatever the header claims.
 
     Raises:
+        OutOfRoom: a compressed batch grows beyond room_bytes; nothing is said about it.
         CorruptRecords: cut short, impossible lengths, unknown magic, wrong CRC.
         UnsupportedRecords: magic 0 or 1, or an unknown compression.
-        RecordsTooLarge: more than max_batch_bytes, or a compressed batch that grows beyond all bounds.
-        InvalidTimestamp: outside [-1, year 9999], or LogAppendTime.
+        RecordsTooLarge: more than the topic takes, or a compressed batch that grows beyond all bounds.
+        InvalidTimestamp: outside [-1, year 9999] or what the topic takes, or LogAppendTime.
         InvalidRecords: anything else.
     """
     size = len(run)
@@ -67,8 +77,8 @@ def validate(run: Buffer, *, max_batch_bytes: int) -> list[BatchInfo]:
     end = LEADER_EPOCH + length
     if end < HEADER_BYTES:
         raise CorruptRecords(STATUS_TEXT[Status.TRUNCATED])
-    if end > max_batch_bytes:
-        raise RecordsTooLarge(f"a batch of {end} bytes is above the maximum of {max_batch_bytes}")
+    if end > rules.max_bytes:
+        raise RecordsTooLarge(f"a batch of {end} bytes is above the maximum of {rules.max_bytes}")
     if end > size:
         raise CorruptRecords(STATUS_TEXT[Status.TRUNCATED])
     if end < size:
@@ -80,18 +90,42 @@ def validate(run: Buffer, *, max_batch_bytes: int) -> list[BatchInfo]:
     if not (_is_timestamp(base_timestamp) and _is_timestamp(max_timestamp)):
         raise InvalidTimestamp(STATUS_TEXT[Status.BAD_TIMESTAMP])
     newest = ctypes.c_int64()
+    wanted = (count, base_timestamp, rules.needs_keys, *rules.bounds(now_ms), ctypes.byref(newest))
     if codec := attributes & CODEC_MASK:
-        plain = _decompress(codec, memoryview(run)[HEADER_BYTES:end])
-        status = kernels().check_records(address(plain), 0, len(plain), count, base_timestamp, ctypes.byref(newest))
+        plain = _decompress(codec, memoryview(run)[HEADER_BYTES:end], room_bytes)
+        status = kernels().check_records(address(plain), 0, len(plain), *wanted)
     else:
-        status = kernels().check_records(start, HEADER_BYTES, end, count, base_timestamp, ctypes.byref(newest))
+        status = kernels().check_records(start, HEADER_BYTES, end, *wanted)
+    if status == Status.AGAINST_RULES:
+        raise _blame(run, rules, now_ms)
     if status == Status.BAD_TIMESTAMP:
         raise InvalidTimestamp(STATUS_TEXT[status])
     if status != Status.DONE:
         raise InvalidRecords(STATUS_TEXT[status])
-    return [
-        BatchInfo(0, end, count, last_delta, attributes, base_timestamp, newest.value, producer_id, epoch, sequence)
-    ]
+    return BatchInfo(0, end, count, last_delta, attributes, base_timestamp, newest.value, producer_id, epoch, sequence)
+
+
+def _blame(run: Buffer, rules: BatchRules, now_ms: int) -> InvalidRecords:
+    """The error that names the records which the topic does not take. One that lacks its key is told so first."""
+    earliest, latest = rules.bounds(now_ms)
+    texts = {
+        _KEYLESS: "a compacted topic takes records with a key only",
+        _OUT_OF_BOUNDS: f"this topic takes timestamps from {max(earliest, 0)} to {latest} now",
+    }
+    faults: list[tuple[int, str]] = []
+    out_of_bounds = False
+    for columns in decode([Run(0, 0, run)], Arena(max(len(run), _ARENA_BYTES))):
+        times = columns.timestamp_ms
+        fault = np.where((times != NO_TIMESTAMP) & ((times < earliest) | (times > latest)), _OUT_OF_BOUNDS, 0)
+        if rules.needs_keys:
+            fault = np.where(columns.key.valid == 0, _KEYLESS, fault)
+        out_of_bounds = out_of_bounds or bool((fault == _OUT_OF_BOUNDS).any())
+        rows = np.flatnonzero(fault)
+        faults += zip(columns.offset[rows].tolist(), map(texts.__getitem__, fault[rows].tolist()), strict=True)
+    kind = InvalidTimestamp if out_of_bounds else InvalidRecords
+    return kind(
+        f"{len(faults)} of its records are at fault, the first is number {faults[0][0]}: {faults[0][1]}", faults
+    )
 
 
 def _is_timestamp(timestamp_ms: int) -> bool:
@@ -120,8 +154,8 @@ def _check_header(attributes: int, last_delta: int, count: int, producer_id: int
         raise InvalidRecords(f"producer {producer_id} needs a sequence and an epoch, not {sequence} and {epoch}")
 
 
-def _decompress(codec: int, data: memoryview) -> Bytes:
+def _decompress(codec: int, data: memoryview, room_bytes: int) -> Bytes:
     try:
-        return decompress(codec, data)
+        return decompress(codec, data, room_bytes)
     except CorruptRecords as error:
         raise InvalidRecords(str(error)) from error

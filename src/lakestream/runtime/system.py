@@ -1,14 +1,22 @@
 """What the rooms may know of the outside world.
 
 Waiting goes through asyncio (a simulator brings its own event loop); the wall
-clock, randomness and fresh ids come from a `Runtime`.
+clock, randomness, fresh ids and threads come from a `Runtime`.
 """
 
+import asyncio
 import random
 import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
+
+T = TypeVar("T")
+
+_THREADS: Final = ThreadPoolExecutor(2, thread_name_prefix="aside")
+"""For work that would hold the event loop up. Few: each may hold the largest batch there is, decompressed."""
 
 
 class Clock(Protocol):
@@ -17,14 +25,26 @@ class Clock(Protocol):
     def now_ms(self) -> int: ...
 
 
+async def _at_once(work: Callable[[], Any]) -> Any:
+    return work()
+
+
 @dataclass(frozen=True, slots=True)
 class Runtime:
+    """`run_aside` runs a function off the event loop; without threads, as in a simulation, at once."""
+
     clock: Clock
     random: random.Random
+    run_aside: Callable[[Callable[[], Any]], Awaitable[Any]] = _at_once
 
     def new_id(self) -> UUID:
         """A fresh random UUID (version 4), never the zero id that Kafka reserves."""
         return UUID(int=self.random.getrandbits(128), version=4)
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """What the function returns or raises. It must not touch what the event loop uses meanwhile."""
+        result: T = await self.run_aside(work)
+        return result
 
 
 class _SystemClock:
@@ -33,5 +53,9 @@ class _SystemClock:
 
 
 def system() -> Runtime:
-    """The real world: wall clock and operating system randomness."""
-    return Runtime(clock=_SystemClock(), random=random.SystemRandom())
+    """The real world: wall clock, operating system randomness, and a few threads that all share."""
+    return Runtime(_SystemClock(), random.SystemRandom(), _in_thread)
+
+
+async def _in_thread(work: Callable[[], Any]) -> Any:
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, work)

@@ -6,6 +6,7 @@ are under way, so a slow store makes larger objects, not a longer queue.
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -18,9 +19,10 @@ from lakestream.metadata.store import Store
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectStore
 from lakestream.objects.store import Buffer
-from lakestream.records import validate
+from lakestream.records import BatchInfo, BatchRules, validate
 from lakestream.runtime import Runtime
 from lakestream.stream.flush import Append, Appended, Flush, Uploaded
+from lakestream.stream.receipts import given_up, receipts_of
 from lakestream.stream.settings import SMALL_FLUSH_BYTES, StreamSettings, pace_for
 
 log = logging.getLogger(__name__)
@@ -49,7 +51,7 @@ class Appender:
         self._runtime = runtime
         self._settings = settings
         self._committed = committed
-        self._committer = Committer(store)
+        self._committer = Committer(store, patience_ms=settings.predecessor_wait_ms)
         self._cluster = ""
         self._session = ""
         self._generation = 0
@@ -60,15 +62,19 @@ class Appender:
         self._full = asyncio.Event()
         self._pace = pace_for(objects.url, settings)
         self._interval_s = self._pace.interval_ms / 1000
+        self._expected = math.inf
         self._slots = asyncio.Semaphore(self._pace.flushes_in_flight)
         self._uploads: asyncio.Queue[tuple[Flush, asyncio.Task[Uploaded]]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, stopped: Callable[["asyncio.Task[None]"], None], cluster: str) -> None:
-        """`stopped` is called with a task that ended; with an error it must never have ended. `cluster` is its id."""
+        """`stopped` is called with a task that ended; with an error it must never have ended. `cluster` is its id.
+        Once only: a second commit loop would commit flushes out of their order."""
         self._cluster = cluster
-        self._session = wal.session_name(self._runtime.new_id(), cluster)
         self._generation = await current_generation(self._store)
+        if self._session:
+            raise RuntimeError("the appender was started before: a broker has one commit loop")
+        self._session = wal.session_name(self._runtime.new_id(), cluster)
         for run in (self._flush_all, self._commit_all, self._follow_generation):
             task = asyncio.create_task(run())
             task.add_done_callback(stopped)
@@ -92,17 +98,20 @@ class Appender:
             await asyncio.gather(committer, follower, return_exceptions=True)
             self._tasks = []
 
-    def append(self, partition: StreamPartition, run: Buffer) -> "asyncio.Future[Appended]":
+    def append(
+        self, partition: StreamPartition, run: Buffer, batch: BatchInfo | None = None
+    ) -> "asyncio.Future[Appended]":
         """Takes the records in; the order of calls is the order in the log. The future holds the outcome."""
         done: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
         try:
-            batches = validate(run, max_batch_bytes=self._settings.max_batch_bytes)
+            if batch is None:
+                batch = validate(run, BatchRules(self._settings.max_batch_bytes), self._runtime.clock.now_ms())
         except RequestError as error:
             done.set_exception(error)
             return done
-        self._buffer.add(Append(partition, run, batches, done))
+        self._buffer.add(Append(partition, run, [batch], done))
         self._buffered.set()
-        if self._buffer.size_bytes >= self._settings.flush_bytes:
+        if self._buffer.size_bytes >= self._settings.flush_bytes or self._buffer.count >= self._expected:
             self._full.set()
         return done
 
@@ -130,16 +139,17 @@ class Appender:
         flush, self._buffer = self._buffer, Flush()
         loaded = flush.size_bytes >= SMALL_FLUSH_BYTES
         self._interval_s = (self._pace.loaded_interval_ms if loaded else self._pace.interval_ms) / 1000
+        self._expected = flush.count if self._pace.is_eager and not loaded else math.inf
         self._buffered.clear()
         self._full.clear()
         self._uploads.put_nowait((flush, asyncio.create_task(self._upload(flush))))
 
-    async def _upload(self, flush: Flush) -> Uploaded:
-        """Retries under fresh names until the deadline: a PUT that seemed to fail may have landed, and is left to
-        the collector."""
+    async def _upload(self, flush: Flush, replaced: Sequence[wal.Receipt] = ()) -> Uploaded:
+        """Retries under fresh names until the deadline: a PUT that seemed to fail may have landed. It is left to the
+        collector, and given up in the footer of the object that replaces it."""
         deadline = asyncio.get_running_loop().time() + self._settings.upload_deadline_ms / 1000
         delay_ms = _RETRY_FIRST_MS
-        receipts, self._receipts = self._receipts, []
+        receipts, self._receipts = [*replaced, *self._receipts], []
         sections = flush.sections()
         while True:
             self._flushes += 1
@@ -149,6 +159,8 @@ class Appender:
             try:
                 await self._objects.put(key, built.parts)
             except RetryableError as error:
+                if sections:
+                    receipts.append(given_up(key, flush.appends))
                 if asyncio.get_running_loop().time() > deadline:
                     self._receipts = receipts + self._receipts
                     raise Unavailable(f"the object store did not take {key}: {error}; nothing was written") from error
@@ -175,7 +187,7 @@ class Appender:
     async def _commit(self, flush: Flush, uploaded: Uploaded) -> None:
         """Settles every append of the flush. Commits that outlive the store's silence are resumed, never guessed."""
         while True:
-            offers = uploaded.offers(self._stores)
+            offers = uploaded.offers(self._stores, self._runtime.clock.now_ms())
             verdicts: dict[StreamPartition, Verdict] = {}
             step = self._committer.commit
             delay_ms = _RETRY_FIRST_MS
@@ -187,19 +199,19 @@ class Appender:
                     step = self._committer.resume
                     delay_ms = await self._back_off(delay_ms)
             self._settle(uploaded, verdicts)
+            receipts = receipts_of(uploaded.object_key, offers, verdicts)
             fenced = [partition for partition, verdict in verdicts.items() if isinstance(verdict, UploadAgain)]
             if not fenced:
+                self._receipts += receipts
                 return
             self._generation = await current_generation(self._store)
-            uploaded = await self._upload(flush.only(fenced))
+            uploaded = await self._upload(flush.only(fenced), receipts)
 
     def _settle(self, uploaded: Uploaded, verdicts: dict[StreamPartition, Verdict]) -> None:
-        bases = []
         for partition, verdict in verdicts.items():
             appends = uploaded.flush.appends[partition]
             match verdict:
                 case Committed():
-                    bases += [(partition, extent.base_offset) for extent in verdict.extents[:1]]
                     self._committed(partition, verdict.extents, appends)
                     results = iter(verdict.results)
                     for append in appends:
@@ -219,8 +231,6 @@ class Appender:
                         )
                 case UploadAgain():
                     log.warning("%s is below the fence of %s: uploading again", uploaded.object_key, partition)
-        if bases:
-            self._receipts.append(wal.Receipt(uploaded.object_key, tuple(bases)))
 
     async def _follow_generation(self) -> None:
         while True:

@@ -8,7 +8,7 @@ class MemoryBudget:
     """One request may overdraw it (else a large one could never be read); nobody is admitted after that."""
 
     def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
+        self.limit_bytes = limit_bytes
         self._used_bytes = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -19,7 +19,7 @@ class MemoryBudget:
 
     @property
     def exhausted(self) -> bool:
-        return self._used_bytes >= self._limit_bytes
+        return self._used_bytes >= self.limit_bytes
 
     def reserve(self, size_bytes: int) -> None:
         self._used_bytes += size_bytes

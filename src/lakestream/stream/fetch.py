@@ -12,16 +12,17 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lakestream.catalog.port import View
-from lakestream.errors import LakestreamError, ObjectMissing, OffsetOutOfRange, StorageError, Unavailable
+from lakestream.errors import CorruptObject, LakestreamError, ObjectMissing, OffsetOutOfRange, StorageError, Unavailable
 from lakestream.metadata.log import head_address
 from lakestream.metadata.store import Store
+from lakestream.metadata.topics import Topics
 from lakestream.model import StreamPartition
 from lakestream.objects.store import Buffer
-from lakestream.records import BatchInfo, control_batch
+from lakestream.records import BatchCompression, BatchInfo, control_batch
 from lakestream.stream.cache import TailCache
 from lakestream.stream.tails import Tail, Tails
 from lakestream.stream.views import Views, frontier_of
-from lakestream.table import HistorySource
+from lakestream.table import History, HistorySource
 
 log = logging.getLogger(__name__)
 
@@ -32,9 +33,12 @@ HEAD_CHECK_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class FetchPartition:
+    """`compression`: of what comes from the table; None: as it is. The tail is served as it was kept."""
+
     partition: StreamPartition
     offset: int
     max_bytes: int
+    compression: BatchCompression | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,33 +57,56 @@ class Fetched:
 
 
 class Fetcher:
-    def __init__(self, store: Store, tails: Tails, cache: TailCache, views: Views, history: HistorySource) -> None:
+    def __init__(
+        self, store: Store, tails: Tails, cache: TailCache, views: Views, history: HistorySource, topics: Topics
+    ) -> None:
         self._store = store
         self._tails = tails
         self._cache = cache
         self._views = views
         self._history = history
+        self._topics = topics
 
     async def fetch(
         self, requests: Sequence[FetchPartition], *, min_bytes: int, max_bytes: int, max_wait_ms: int
     ) -> list[Fetched]:
         """Answers once `min_bytes` are there, something is wrong, or time is out."""
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + max_wait_ms / 1000
+        deadline_s = asyncio.get_running_loop().time() + max_wait_ms / 1000
         while True:
             results = await self._collect(requests, max_bytes)
-            enough = sum(result.size_bytes for result in results) >= min_bytes
-            remaining_ms = round((deadline_s - loop.time()) * 1000)
-            if enough or remaining_ms <= 0 or any(result.error for result in results):
+            missing_bytes = min(min_bytes, max_bytes) - sum(result.size_bytes for result in results)
+            if missing_bytes <= 0 or any(result.error for result in results):
                 return results
-            try:
-                seen = {
-                    head_address(request.partition): self._tails.get(request.partition).version for request in requests
-                }
-            except LakestreamError:
-                continue  # another's look found it gone or damaged meanwhile: the next pass tells
-            if not await self._store.watch(seen, timeout_ms=remaining_ms):
+            if not await self._grown(requests, missing_bytes, deadline_s):
                 return results
+
+    async def _grown(self, requests: Sequence[FetchPartition], missing_bytes: int, deadline_s: float) -> bool:
+        """Waits until a new pass is worth its reads: so many bytes were appended, time is out after fewer, or an offset
+        asked for is no longer where it was. What is appended meanwhile is counted by its extents and not read.
+        False: time is out, and the last pass still holds."""
+        partitions = [request.partition for request in requests]
+        loop = asyncio.get_running_loop()
+        appended_bytes = 0
+        try:
+            ends = {partition: self._tails.get(partition).end_offset for partition in partitions}
+            while appended_bytes < missing_bytes:
+                seen = {head_address(partition): self._tails.get(partition).version for partition in partitions}
+                remaining_ms = round((deadline_s - loop.time()) * 1000)
+                if remaining_ms <= 0 or not await self._store.watch(seen, timeout_ms=remaining_ms):
+                    return appended_bytes > 0
+                # Else the versions seen stay behind the store's, and the watch returns at once for ever.
+                await self._tails.refresh(partitions)
+                for request in requests:
+                    tail, end = self._tails.get(request.partition), ends[request.partition]
+                    _check_range(request, tail)
+                    extents = tail.extents_from(end)
+                    if tail.end_offset > end and (not extents or extents[0].base_offset > end):
+                        return True  # a frontier has passed what was appended: the table has it
+                    appended_bytes += sum(extent.length for extent in extents)
+                    ends[request.partition] = extents[-1].end_offset if extents else end
+        except LakestreamError:
+            return True  # gone, damaged or out of range: the next pass tells
+        return True
 
     async def _collect(self, requests: Sequence[FetchPartition], max_bytes: int) -> list[Fetched]:
         """One pass in the order asked for. Whatever may be at the end is read linearizably first."""
@@ -155,14 +182,7 @@ class Fetcher:
         frontier = frontier_of(view, request.partition.index)
         offset = request.offset
         if view is not None and offset < frontier:
-            history = await self._history.read(
-                view.files,
-                view.deletes,
-                partition=request.partition.index,
-                offset=offset,
-                end_offset=frontier,
-                max_bytes=max(budget_bytes, 1),
-            )
+            history = await self._read_table(view, request, frontier, max(budget_bytes, 1))
             if history.parts:
                 return self._within(list(history.parts), budget_bytes, at_least_one=at_least_one)
             if frontier >= tail.end_offset:
@@ -170,6 +190,32 @@ class Fetcher:
             offset = frontier
         tail.trim(frontier)
         return await self._read_extents(tail, request.partition, offset, budget_bytes, at_least_one=at_least_one)
+
+    async def _read_table(self, view: View, request: FetchPartition, frontier: int, max_bytes: int) -> History:
+        """Records that an engine has changed are an error, unless the topic's owner takes them for its records."""
+        partition = request.partition
+
+        async def read(*, changed: bool) -> History:
+            return await self._history.read(
+                view.files,
+                view.deletes,
+                partition=partition.index,
+                offset=request.offset,
+                end_offset=frontier,
+                max_bytes=max_bytes,
+                changed=changed,
+                compression=request.compression,
+            )
+
+        try:
+            return await read(changed=False)
+        except CorruptObject as error:
+            topic = (await self._topics.by_ids([partition.topic_id])).get(partition.topic_id)
+            if topic is None or topic.options.table_updates != "record":
+                raise
+            served = await read(changed=True)
+            log.warning("topic %s serves changed records (lakestream.table.updates=record): %s", topic.name, error)
+            return served
 
     async def _read_extents(
         self, tail: Tail, partition: StreamPartition, offset: int, budget_bytes: int, *, at_least_one: bool

@@ -4,21 +4,32 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from lakestream.errors import DuplicateSequence, LakestreamError, ProducerFenced, SequenceGap
-from lakestream.metadata.commit import DUPLICATE, FENCED, SEQUENCE_GAP, Batch, Offer
+from lakestream.errors import (
+    DuplicateSequence,
+    LakestreamError,
+    PredecessorAwaited,
+    ProducerFenced,
+    SequenceGap,
+    UnknownProducer,
+)
+from lakestream.metadata.commit import AWAITED, DUPLICATE, FENCED, SEQUENCE_GAP, UNKNOWN_PRODUCER, Batch, Offer
 from lakestream.metadata.head import Accepted
 from lakestream.model import StreamPartition
 from lakestream.objects.store import Buffer
 from lakestream.records import BatchInfo, crc32c
+from lakestream.records.layout import APPEND_TIME_BIT
 from lakestream.wal import BuiltObject, Section, Span
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The first offset the records were given, and where the log starts."""
+    """The first offset the records were given, and where the log starts. `append_time_ms`: the broker's time, if they
+    have that. `is_duplicate`: they were in the log already, since an earlier time."""
 
     base_offset: int
     log_start: int
+    append_time_ms: int | None = None
+    is_duplicate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +50,13 @@ class Append:
         if self.done.done():
             return
         for result in results:
-            error = refusal_error(result)
+            error = refusal_error(result, log_start)
             if error is not None:
                 self.done.set_exception(error)
                 return
-        self.done.set_result(Appended(results[0].base_offset, log_start))
+        first, batch = results[0], self.batches[0]
+        append_time_ms = batch.max_timestamp_ms if batch.attributes & APPEND_TIME_BIT else None
+        self.done.set_result(Appended(first.base_offset, log_start, append_time_ms, first.refusal == DUPLICATE))
 
 
 @dataclass(slots=True)
@@ -54,12 +67,14 @@ class Flush:
     appends: dict[StreamPartition, list[Append]] = field(default_factory=dict)
     checksums: dict[StreamPartition, int] = field(default_factory=dict)
     size_bytes: int = 0
+    count: int = 0
 
     def add(self, append: Append) -> None:
         partition = append.partition
         self.appends.setdefault(partition, []).append(append)
         self.checksums[partition] = crc32c(append.run, self.checksums.get(partition, 0))
         self.size_bytes += len(append.run)
+        self.count += 1
 
     def only(self, partitions: Sequence[StreamPartition]) -> "Flush":
         part = Flush()
@@ -97,10 +112,10 @@ class Uploaded:
     object_key: str
     built: BuiltObject
 
-    def offers(self, stores: tuple[str, ...]) -> list[Offer]:
-        return [self._offer(span, stores) for span in self.built.spans]
+    def offers(self, stores: tuple[str, ...], time_ms: int) -> list[Offer]:
+        return [self._offer(span, stores, time_ms) for span in self.built.spans]
 
-    def _offer(self, span: Span, stores: tuple[str, ...]) -> Offer:
+    def _offer(self, span: Span, stores: tuple[str, ...], time_ms: int) -> Offer:
         appends = self.flush.appends[span.partition]
 
         def checksum(start: int, end: int) -> int:
@@ -118,6 +133,7 @@ class Uploaded:
             position=span.position,
             batches=_laid_out(appends),
             checksum=checksum,
+            time_ms=time_ms,
         )
 
 
@@ -142,7 +158,7 @@ def _batch(info: BatchInfo, start: int) -> Batch:
     )
 
 
-def refusal_error(result: Accepted) -> LakestreamError | None:
+def refusal_error(result: Accepted, log_start: int) -> LakestreamError | None:
     """A remembered duplicate has its original offset and is no error."""
     if result.base_offset >= 0:
         return None
@@ -150,5 +166,11 @@ def refusal_error(result: Accepted) -> LakestreamError | None:
         return ProducerFenced("a newer epoch of this producer id has written: start a new producer")
     if result.refusal == DUPLICATE:
         return DuplicateSequence("these records were appended before; their offset is not remembered any more")
+    if result.refusal == AWAITED:
+        return PredecessorAwaited("an earlier batch of this producer is not in the log yet: send both again, in order")
+    if result.refusal == UNKNOWN_PRODUCER:
+        return UnknownProducer(
+            "this producer wrote nothing for so long that its state expired: bump its epoch", log_start
+        )
     assert result.refusal == SEQUENCE_GAP
-    return SequenceGap("an earlier batch of this producer is missing: send it first")
+    return SequenceGap("an earlier batch of this producer never came: start a new producer, or bump its epoch")

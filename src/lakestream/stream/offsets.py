@@ -5,6 +5,7 @@ Answered only from a head read linearizably: a stale answer would make a client 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from lakestream.catalog.port import View
@@ -12,6 +13,7 @@ from lakestream.errors import ObjectMissing, Unavailable
 from lakestream.metadata.head import Extent
 from lakestream.model import StreamPartition
 from lakestream.records import Arena, Run, decode
+from lakestream.runtime import Runtime
 from lakestream.stream.cache import Served, TailCache
 from lakestream.stream.tails import Tails
 from lakestream.stream.views import Views, frontier_of
@@ -32,11 +34,12 @@ class OffsetAt:
 
 
 class OffsetFinder:
-    def __init__(self, tails: Tails, cache: TailCache, views: Views, history: HistorySource) -> None:
+    def __init__(self, tails: Tails, cache: TailCache, views: Views, history: HistorySource, runtime: Runtime) -> None:
         self._tails = tails
         self._cache = cache
         self._views = views
         self._history = history
+        self._runtime = runtime
 
     async def find(self, partition: StreamPartition, timestamp_ms: int) -> OffsetAt:
         """`ObjectMissing` if the present view names a file that is gone, `Unavailable` if the table changes faster than
@@ -85,9 +88,11 @@ class OffsetFinder:
         for extent in extents:
             if extent.max_timestamp_ms >= timestamp_ms:
                 served = await self._cache.read(partition, extent)
-                for candidate in _times(served, max(frontier, log_start)):
-                    if candidate.timestamp_ms >= timestamp_ms:
-                        return candidate
+                found_here = await self._runtime.aside(
+                    partial(_first_at, served, max(frontier, log_start), timestamp_ms)
+                )
+                if found_here is not None:
+                    return found_here
         return OffsetAt(-1, -1)
 
     async def _newest(
@@ -102,8 +107,16 @@ class OffsetFinder:
         for extent in extents:
             if extent.max_timestamp_ms > newest.timestamp_ms:
                 served = await self._cache.read(partition, extent)
-                newest = max((newest, *_times(served, max(frontier, log_start))), key=lambda found: found.timestamp_ms)
+                newest = await self._runtime.aside(partial(_newest, served, max(frontier, log_start), newest))
         return newest
+
+
+def _first_at(served: Served, from_offset: int, timestamp_ms: int) -> OffsetAt | None:
+    return next((found for found in _times(served, from_offset) if found.timestamp_ms >= timestamp_ms), None)
+
+
+def _newest(served: Served, from_offset: int, newest: OffsetAt) -> OffsetAt:
+    return max((newest, *_times(served, from_offset)), key=lambda found: found.timestamp_ms)
 
 
 def _times(served: Served, from_offset: int) -> Iterator[OffsetAt]:

@@ -13,7 +13,8 @@ class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     flush_bytes: int = 8 * MIB
     flushes_in_flight: int | None = None
     upload_deadline_ms: int = 30_000
-    max_batch_bytes: int = 8 * MIB
+    max_batch_bytes: int = MIB + 12
+    """The largest record batch where a topic does not say: what Kafka calls `message.max.bytes`, with its default."""
     memory_budget_bytes: int = 256 * MIB
     """Requests in work and what is uploaded of them. The two caches below come on top."""
     tail_cache_bytes: int = 128 * MIB
@@ -21,27 +22,35 @@ class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     view_check_ms: int = 500
     generation_check_ms: int = 5_000
     receipt_idle_ms: int = 5_000
+    predecessor_wait_ms: int = 10_000
+    """How long an idempotent producer's batch is asked to come again while the one before it is not in the log. Then
+    its epoch is closed. Longer than a client takes to send again what another broker did not answer."""
     broker_ttl_ms: int = 10_000
     """How long clients are still sent to a broker that gives no sign of life."""
 
 
 class Pace(msgspec.Struct, frozen=True):
     """How long appends wait for company: `interval_ms`, or `loaded_interval_ms` after a flush that was not small. How
-    many flushes are under way at once."""
+    many flushes are under way at once. `is_eager`: after a small flush the wait ends as soon as as many appends have
+    come as it had. Clients that wait for their answers then have all sent what they may: librdkafka's idempotent
+    producer sends one partition per request and has five in flight, so every millisecond counts 2,000 times for 10,000
+    partitions."""
 
     interval_ms: int
     loaded_interval_ms: int
     flushes_in_flight: int
+    is_eager: bool
 
 
 def pace_for(url: str, settings: StreamSettings) -> Pace:
     """A local directory takes a file in milliseconds and charges nothing: short waits, longer ones under load, and one
     flush after the other, because the larger a flush the cheaper its bytes. A bucket charges for every PUT and takes
     its time over it."""
-    usual = Pace(4, 20, 1) if url.startswith("file://") else Pace(250, 250, 4)
+    usual = Pace(4, 20, 1, True) if url.startswith("file://") else Pace(250, 250, 4, False)
     interval_ms, in_flight = settings.flush_interval_ms, settings.flushes_in_flight
     return Pace(
         usual.interval_ms if interval_ms is None else interval_ms,
         usual.loaded_interval_ms if interval_ms is None else interval_ms,
         usual.flushes_in_flight if in_flight is None else in_flight,
+        usual.is_eager and interval_ms is None,
     )

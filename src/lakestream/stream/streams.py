@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
@@ -21,6 +22,8 @@ from lakestream.metadata.topics import Begun, Topic, Topics
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectStore
 from lakestream.objects.store import Buffer
+from lakestream.records import BatchInfo, batch_at
+from lakestream.records.layout import APPEND_TIME_BIT
 from lakestream.runtime import Runtime
 from lakestream.stream.append import Appender
 from lakestream.stream.budget import MemoryBudget
@@ -68,12 +71,13 @@ class Streams:
         self._tails = Tails(store)
         self._cache = TailCache({MAIN_STORE: objects}, settings.tail_cache_bytes)
         self._views = Views(catalog, settings.view_check_ms)
-        self._fetcher = Fetcher(store, self._tails, self._cache, self._views, history)
-        self._offsets = OffsetFinder(self._tails, self._cache, self._views, history)
+        self._fetcher = Fetcher(store, self._tails, self._cache, self._views, history, self.topics)
+        self._offsets = OffsetFinder(self._tails, self._cache, self._views, history, runtime)
         self._appender = Appender(store, objects, MAIN_STORE, runtime, settings, self._on_committed)
         self._producer_ids = iter(range(0))
         self._producer_lock = asyncio.Lock()
         self._background: list[asyncio.Task[None]] = []
+        self._deleting: set[UUID] = set()
 
     @property
     def broker_id(self) -> int:
@@ -81,9 +85,11 @@ class Streams:
 
     async def start(self) -> None:
         self.cluster_id = await cluster_id(self.store, self.runtime)
-        await self._appender.start(self._fail, self.cluster_id)
+        # What can fail comes first: whoever starts again after a failure must not find a part at work.
         await self.brokers.register(self.broker)
+        await self._appender.start(self._fail, self.cluster_id)
         self._spawn(self._heartbeat())
+        self._spawn(self._finish_deletes())
 
     async def stop(self) -> None:
         """Flushes and acknowledges what was taken in, and leaves the cluster."""
@@ -94,11 +100,29 @@ class Streams:
         with suppress(LakestreamError):
             await self.brokers.leave(self.broker)
 
-    def append(self, partition: StreamPartition, run: Buffer) -> "asyncio.Future[Appended]":
-        """Takes one partition's record batches in at once; the future ends when they are committed.
+    def append(
+        self, partition: StreamPartition, run: Buffer, batch: BatchInfo | None = None
+    ) -> "asyncio.Future[Appended]":
+        """Takes one partition's record batch in at once; the future ends when it is committed.
 
-        The order of calls is the order in the log. `run` must not change afterwards."""
-        return self._appender.append(partition, run)
+        The order of calls is the order in the log. `run` must not change afterwards. `batch`: what `take` has said of
+        it, by whoever knows the topic's settings and checks off the event loop; None: it is checked here, as if the
+        topic had none."""
+        appended = self._appender.append(partition, run, batch)
+        if batch is not None and batch.attributes & APPEND_TIME_BIT:
+            return asyncio.ensure_future(self._first_time(partition, appended))
+        return appended
+
+    async def _first_time(self, partition: StreamPartition, outcome: "asyncio.Future[Appended]") -> Appended:
+        """With the time that the records have: a duplicate's is that of its first attempt, which the log tells."""
+        appended = await outcome
+        if not appended.is_duplicate:
+            return appended
+        wanted = FetchPartition(partition, appended.base_offset, 1)
+        [fetched] = await self._fetcher.fetch([wanted], min_bytes=0, max_bytes=1, max_wait_ms=0)
+        batch = batch_at(fetched.parts[0], appended.base_offset) if fetched.parts else None
+        known = batch is not None and batch.attributes & APPEND_TIME_BIT
+        return replace(appended, append_time_ms=batch.max_timestamp_ms if batch is not None and known else None)
 
     async def fetch(
         self, requests: Sequence[FetchPartition], *, min_bytes: int, max_bytes: int, max_wait_ms: int
@@ -160,7 +184,12 @@ class Streams:
 
     async def delete_topic(self, topic_id: UUID) -> None:
         """Returns when nobody can append to or read the topic any more; its table stays, detached."""
-        await self._finish_delete(await self.topics.delete(topic_id))
+        topic = await self.topics.delete(topic_id)
+        self._deleting.add(topic_id)
+        try:
+            await self._finish_delete(topic)
+        finally:
+            self._deleting.discard(topic_id)
 
     async def _finish_delete(self, topic: Topic) -> None:
         """Idempotent steps: whoever finds the topic half gone goes on from the start."""
@@ -172,18 +201,29 @@ class Streams:
         await self.topics.finish_delete(topic)
 
     async def _finish_deletes(self) -> None:
-        """What a broker that crashed or lost its store left half deleted."""
-        for topic in await self.topics.gone():
+        """What a broker that crashed or lost its store left half deleted. Not what is being deleted now, here or, as
+        far as the last look tells, elsewhere. Never in the way of heartbeats: there may be thousands."""
+        seen: set[UUID] = set()
+        while True:
+            await asyncio.sleep(self.brokers.ttl_ms / 1000 / 4)
             try:
-                await self._finish_delete(topic)
+                gone = [topic for topic in await self.topics.gone() if topic.topic_id not in self._deleting]
             except LakestreamError as error:
-                log.warning("topic %s is deleted but not cleared away yet: %s", topic.name, error)
+                log.warning("deleted topics cannot be cleared away: %s", error)
+                continue
+            left = [topic for topic in gone if topic.topic_id in seen]
+            seen = {topic.topic_id for topic in gone}
+            for topic in left:
+                try:
+                    await self._finish_delete(topic)
+                except LakestreamError as error:
+                    log.warning("topic %s is deleted but not cleared away yet: %s", topic.name, error)
 
     async def _heartbeat(self) -> None:
         while True:
             try:
                 await self.brokers.heartbeat(self.broker)
-                await self._finish_deletes()
+                await self.topics.follow()
             except Unavailable as error:
                 log.warning("a heartbeat was missed: %s", error)
             except StorageError as error:

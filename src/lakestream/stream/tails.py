@@ -6,6 +6,7 @@ Knowledge may be old, never wrong: heads only move forward and extents are immut
 
 import asyncio
 from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,6 +18,9 @@ from lakestream.metadata.store import Store
 from lakestream.model import StreamPartition
 
 _READER_GONE_S: Final = 60.0
+_TAILS_KEPT: Final = 10_000
+_IDLE_S: Final = 600.0
+"""Beyond so many tails those go that nobody has asked for in this time: no request lasts so long."""
 
 
 @dataclass(slots=True)
@@ -59,7 +63,7 @@ class Tail:
 class Tails:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._tails: dict[StreamPartition, Tail] = {}
+        self._tails: OrderedDict[StreamPartition, Tail] = OrderedDict()
         self._damaged: dict[StreamPartition, CorruptObject] = {}
         """What the last look found unreadable."""
 
@@ -106,8 +110,10 @@ class Tails:
             if present.version > tail.version:
                 tail.head, tail.version = present.head, present.version
             tail.checked_at_s = max(tail.checked_at_s, asked_at_s)
+            self._tails.move_to_end(partition)
             if tail.known_end < tail.end_offset:
                 grown.append((partition, tail))
+        self._drop_idle(asked_at_s)
         if grown:
             await asyncio.gather(*(self._load(partition, tail) for partition, tail in grown))
 
@@ -116,6 +122,13 @@ class Tails:
         tail = self._tails.get(partition)
         if tail is not None and extents and tail.known_end == extents[0].base_offset:
             tail.extend(extents)
+
+    def _drop_idle(self, now_s: float) -> None:
+        while len(self._tails) > _TAILS_KEPT:
+            partition, oldest = next(iter(self._tails.items()))
+            if now_s - max(oldest.checked_at_s, oldest.read_at_s) < _IDLE_S:
+                return
+            self.forget(partition)
 
     async def _load(self, partition: StreamPartition, tail: Tail) -> None:
         try:

@@ -12,9 +12,9 @@ from pyroaring import BitMap64
 
 from lakestream.errors import StorageError
 from lakestream.model import PositionDeletes
+from lakestream.objects.paths import same_form
 from lakestream.table.cache import SharedCache
 from lakestream.table.deletion_vectors import Vectors, check_size, parse_vectors
-from lakestream.table.files import same_form
 from lakestream.table.parquet import ParquetFiles
 
 Positions = npt.NDArray[np.int64]

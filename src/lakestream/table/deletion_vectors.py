@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 
 from lakestream.errors import CorruptObject, StorageError
 from lakestream.model import DeletionVector, PositionDeletes
-from lakestream.table.files import same_form
+from lakestream.objects.paths import same_form
 from lakestream.table.puffin import puffin_entries
 from lakestream.table.trial import TRIALS
 

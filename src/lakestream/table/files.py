@@ -17,24 +17,16 @@ import numpy as np
 import numpy.typing as npt
 
 from lakestream.model import DataFile
+from lakestream.objects.paths import relative
 from lakestream.objects.store import ObjectStore
 
 UNBOUNDED: Final = int(np.iinfo(np.int64).max)
 _Longs = npt.NDArray[np.int64]
 
 
-def same_form(path: str) -> str:
-    """One spelling per file: engines write `file:/x` and `file:///x` alike."""
-    if path.startswith("file:"):
-        return "file:///" + path.removeprefix("file:").lstrip("/")
-    return path
-
-
 def key_in(store: ObjectStore, path: str) -> str | None:
     """The key of the file in the store; None if it lies elsewhere."""
-    prefix = same_form(store.url) + "/"
-    path = same_form(path)
-    return path.removeprefix(prefix) if path.startswith(prefix) else None
+    return relative(path, store.url)
 
 
 class _Files(Sequence[DataFile]):

@@ -10,7 +10,7 @@ import numpy as np
 from lakestream.errors import CorruptObject
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.objects.store import ObjectStore
-from lakestream.records import Encoder
+from lakestream.records import BatchCompression, Encoder, compressed
 from lakestream.table.cache import SharedCache
 from lakestream.table.deletes import load_deletes
 from lakestream.table.files import FileIndex, index_of
@@ -45,10 +45,37 @@ class HistoryReader:
         offset: int,
         end_offset: int,
         max_bytes: int,
+        changed: bool = False,
+        compression: BatchCompression | None = None,
     ) -> History:
         """The records of the partition from the first at or after `offset`, below end_offset: at least one if there is
-        one, then as many as fit max_bytes. What cannot be served is an error of its own offset: what is before it comes
-        first."""
+        one, then as many as fit max_bytes uncompressed. What cannot be served is an error of its own offset: what is
+        before it comes first. `changed`: also records that are not what their checksums say, as they are."""
+        history = await self._read(
+            files,
+            deletes,
+            partition=partition,
+            offset=offset,
+            end_offset=end_offset,
+            max_bytes=max_bytes,
+            changed=changed,
+        )
+        if compression is None or not compression.codec:
+            return history
+        parts = [await asyncio.to_thread(compressed, part, compression) for part in history.parts]
+        return History(parts, history.next_offset)
+
+    async def _read(
+        self,
+        files: Sequence[DataFile],
+        deletes: Sequence[PositionDeletes],
+        *,
+        partition: int,
+        offset: int,
+        end_offset: int,
+        max_bytes: int,
+        changed: bool,
+    ) -> History:
         index = self._index(files)
         deleted = await load_deletes(deletes, self._files, self._cache)
         parts: list[memoryview] = []
@@ -67,7 +94,7 @@ class HistoryReader:
             start, stop = np.searchsorted(encoder.offsets, [offset, covered]).tolist()
             if start < stop:
                 try:
-                    part, after = await _encode_sound(encoder, start, stop, left_bytes)
+                    part, after = await _encode_sound(encoder, start, stop, left_bytes, checks=not changed)
                 except CorruptObject as error:
                     if not parts:
                         raise _located(error, index, partition, int(encoder.offsets[start])) from error
@@ -153,23 +180,25 @@ def _located(error: CorruptObject, index: FileIndex, partition: int, offset: int
     return CorruptObject(f"partition {partition}: {error}; it is in {first}{among}")
 
 
-async def _encode_sound(encoder: Encoder, start: int, stop: int, max_bytes: int) -> tuple[memoryview, int]:
+async def _encode_sound(
+    encoder: Encoder, start: int, stop: int, max_bytes: int, *, checks: bool
+) -> tuple[memoryview, int]:
     """Some of the rows, or all; `CorruptObject` only for the first of them."""
     try:
-        return await _encode(encoder, start, stop, max_bytes)
+        return await _encode(encoder, start, stop, max_bytes, checks=checks)
     except CorruptObject as error:
         if stop - start == 1:
             raise CorruptObject(
                 f"{error}; an engine has changed its key, value or headers, or its file is damaged: delete the row, or"
-                " roll the table back"
+                " roll the table back, or let changed rows be its records (the topic's lakestream.table.updates=record)"
             ) from error
-        return await _encode_sound(encoder, start, (start + stop) // 2, max_bytes)
+        return await _encode_sound(encoder, start, (start + stop) // 2, max_bytes, checks=checks)
 
 
-async def _encode(encoder: Encoder, start: int, stop: int, max_bytes: int) -> tuple[memoryview, int]:
+async def _encode(encoder: Encoder, start: int, stop: int, max_bytes: int, *, checks: bool) -> tuple[memoryview, int]:
     if max_bytes <= _INLINE_BYTES:
-        return encoder.encode(start, stop, max_bytes=max_bytes)
-    return await asyncio.to_thread(encoder.encode, start, stop, max_bytes=max_bytes)
+        return encoder.encode(start, stop, max_bytes=max_bytes, checks=checks)
+    return await asyncio.to_thread(encoder.encode, start, stop, max_bytes=max_bytes, checks=checks)
 
 
 def _overlaps(group: Group, partition: int, low: int, high: int) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lakestream.model import DataFile, PositionDeletes
+from lakestream.records import BatchCompression
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,12 @@ class HistorySource(Protocol):
         offset: int,
         end_offset: int,
         max_bytes: int,
+        changed: bool = False,
+        compression: BatchCompression | None = None,
     ) -> History:
         """The records of the partition from the first at or after `offset`, below end_offset: at least one if there is
-        one, then as many as fit max_bytes."""
+        one, then as many as fit max_bytes uncompressed. `changed`: also those that are not what their checksums say, as
+        they are. `compression`: of the batches; None: none."""
         ...
 
     async def first_at_or_after(

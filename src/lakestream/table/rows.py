@@ -203,7 +203,7 @@ class RowReader:
             return records
 
         async def load() -> GroupRecords:
-            return await self._read(group, decode, pieces=True)
+            return await self.read(group, decode, pieces=True)
 
         key = ("records", *group.name, deleted.token(group.row_group.path))
         records = await self.cache.get(key, load, lambda loaded: loaded.size_bytes)
@@ -234,9 +234,10 @@ class RowReader:
 
     async def take(self, group: Group, rows: Longs) -> pa.Table:
         """The record columns of some rows, uncached, in the schema's types."""
-        return await self._read(group, lambda table: canonical(table, RECORD_COLUMNS).take(pa.array(rows)))
+        return await self.read(group, lambda table: canonical(table, RECORD_COLUMNS).take(pa.array(rows)))
 
-    async def _read(self, group: Group, convert: Callable[[pa.Table], T], *, pieces: bool = False) -> T:
+    async def read(self, group: Group, convert: Callable[[pa.Table], T], *, pieces: bool = False) -> T:
+        """What `convert`, which runs in a thread, makes of the record columns, uncached."""
         wanted = [name for name in RECORD_COLUMNS if name not in group.row_group.empty_columns]
         return await self.files.read(group.row_group, group.footer, wanted, convert, pieces=pieces)
 

@@ -5,17 +5,22 @@ verifies it, `verify_span` checks a section's bytes. Names carry the WAL generat
 the broker session and the flush.
 """
 
-from lakestream.wal.format import BuiltObject, Footer, Receipt, Section, Span, build, verify_span
+from lakestream.wal.footer import NOT_TOLD, Footer, Placed, Receipt, Refused, SectionReceipt, Span
+from lakestream.wal.format import BuiltObject, Section, build, verify_span
 from lakestream.wal.naming import WAL_PREFIX, ObjectName, is_foreign, object_key, parse_key, session_name
 from lakestream.wal.read import read_footer
 
 __all__ = [
+    "NOT_TOLD",
     "WAL_PREFIX",
     "BuiltObject",
     "Footer",
     "ObjectName",
+    "Placed",
     "Receipt",
+    "Refused",
     "Section",
+    "SectionReceipt",
     "Span",
     "build",
     "is_foreign",

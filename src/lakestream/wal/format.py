@@ -3,13 +3,13 @@
 Layout (integers little endian):
 
     sections  …  the bytes of each partition, in partition order, without gaps
-    footer    …  MessagePack array: session, flush, generation, spans, receipts
+    footer    …  MessagePack array: session, flush, generation, spans, receipts, markers, decisions
     trailer  28  footer length u32, footer CRC32C u32, object size u64, format version u16, zero u16,
                  CRC32C u32 of these 20 bytes, magic "WSKL"
 
 A span says where its partition's section lies and carries the section's CRC32C. A
-receipt tells the base offsets that an earlier object was given: the log can be
-rebuilt from the bucket alone. An object may hold receipts only.
+receipt tells what became of an earlier object: the log can be
+rebuilt from the bucket alone (`lakestream.wal.footer`). An object may hold receipts only.
 
 There is no header: every byte is under the checksum of a section, of the footer or of the
 trailer, and whoever reads it checks that.
@@ -23,14 +23,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
 from lakestream.errors import CorruptObject
 from lakestream.model import StreamPartition
 from lakestream.objects import Buffer
 from lakestream.records import crc32c
-
-FORMAT_VERSION: Final = 2
+from lakestream.wal.footer import (
+    FORMAT_VERSION,
+    READ_VERSIONS,
+    Footer,
+    Receipt,
+    Span,
+    decode_footer,
+    encode_footer,
+)
 
 _TRAILER_MAGIC: Final = b"WSKL"
 _FIELDS: Final = struct.Struct("<IIQHH")
@@ -53,32 +58,6 @@ class Section:
     checksum: int | None = None
 
 
-class Span(msgspec.Struct, frozen=True, array_like=True):
-    """Where a partition's section lies in the object. `checksum` is CRC32C of its bytes."""
-
-    partition: StreamPartition
-    position: int
-    length: int
-    checksum: int
-    record_count: int
-    max_timestamp_ms: int
-
-
-class Receipt(msgspec.Struct, frozen=True, array_like=True):
-    """The base offsets that the sections of an earlier object were given."""
-
-    object_key: str
-    bases: tuple[tuple[StreamPartition, int], ...]
-
-
-class Footer(msgspec.Struct, frozen=True, array_like=True):
-    session: str
-    flush: int
-    generation: int
-    spans: tuple[Span, ...]
-    receipts: tuple[Receipt, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class BuiltObject:
     """`parts` refers to the buffers of the sections: they must not change until the object is stored."""
@@ -93,10 +72,7 @@ class Trailer:
     footer_length: int
     footer_checksum: int
     object_size_bytes: int
-
-
-_encoder: Final = msgspec.msgpack.Encoder(uuid_format="bytes")
-_decoder: Final = msgspec.msgpack.Decoder(Footer)
+    version: int
 
 
 def build(
@@ -117,7 +93,7 @@ def build(
         spans.append(
             Span(section.partition, start, position - start, checksum, section.record_count, section.max_timestamp_ms)
         )
-    footer = _encoder.encode(Footer(session, flush, generation, tuple(spans), tuple(receipts)))
+    footer = encode_footer(Footer(session, flush, generation, tuple(spans), tuple(receipts)))
     size_bytes = position + len(footer) + TRAILER_BYTES
     fields = _FIELDS.pack(len(footer), crc32c(footer), size_bytes, FORMAT_VERSION, 0)
     parts += (footer, fields + _SEAL.pack(crc32c(fields), _TRAILER_MAGIC))
@@ -154,24 +130,21 @@ def parse_trailer(tail: Buffer, name: str) -> Trailer:
     if crc32c(fields) != seal:
         raise CorruptObject(f"{name}: the trailer's checksum does not hold")
     footer_length, footer_checksum, size_bytes, version, _ = _FIELDS.unpack(fields)
-    if version != FORMAT_VERSION:
+    if version not in READ_VERSIONS:
         raise CorruptObject(
-            f"{name}: WAL format {version} is not one this version reads (it reads {FORMAT_VERSION}): let the "
-            "version of lakestream that wrote it move it into the table"
+            f"{name}: WAL format {version} is not one this version reads (it reads {READ_VERSIONS[0]} to "
+            f"{READ_VERSIONS[-1]}): let the version of lakestream that wrote it move it into the table"
         )
     if footer_length + TRAILER_BYTES > size_bytes:
         raise CorruptObject(f"{name}: a footer of {footer_length} bytes does not fit into {size_bytes}")
-    return Trailer(footer_length, footer_checksum, size_bytes)
+    return Trailer(footer_length, footer_checksum, size_bytes, version)
 
 
 def parse_footer(data: Buffer, trailer: Trailer, name: str) -> Footer:
     """`data` is the footer alone. Checks it and that its spans fill the object without gaps."""
     if len(data) != trailer.footer_length or crc32c(data) != trailer.footer_checksum:
         raise CorruptObject(f"{name}: the footer's checksum does not hold")
-    try:
-        footer = _decoder.decode(data)
-    except msgspec.DecodeError as error:
-        raise CorruptObject(f"{name}: the footer does not decode: {error}") from error
+    footer = decode_footer(data, trailer.version, name)
     position = 0
     for span in footer.spans:
         if span.position != position or span.length < 0:

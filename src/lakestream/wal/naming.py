@@ -5,6 +5,7 @@ clusters that share a bucket must not take each other's objects for dead ones, w
 """
 
 import re
+from collections.abc import Collection
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -24,10 +25,10 @@ def session_name(unique: UUID, cluster: str) -> str:
     return f"{unique.hex}_{cluster}"
 
 
-def is_foreign(session: str, cluster: str | None) -> bool:
-    """Whether it is a session of another cluster than this. One that says nothing is none."""
+def is_foreign(session: str, clusters: Collection[str]) -> bool:
+    """Whether it is a session of another cluster than the one that has these ids. One that says nothing is none."""
     _, _, said = session.partition("_")
-    return bool(said) and said != cluster
+    return bool(said) and said not in clusters
 
 
 def object_key(generation: int, session: str, flush: int) -> str:

@@ -4,7 +4,8 @@ from typing import Final
 
 from lakestream.errors import CorruptObject
 from lakestream.objects import ObjectStore
-from lakestream.wal.format import TRAILER_BYTES, Footer, parse_footer, parse_trailer
+from lakestream.wal.footer import Footer
+from lakestream.wal.format import TRAILER_BYTES, parse_footer, parse_trailer
 
 TAIL_GUESS_BYTES: Final = 64 * 1024
 """Footers are smaller as a rule: one read is enough."""

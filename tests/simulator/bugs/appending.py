@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 from unittest.mock import patch
@@ -126,10 +127,10 @@ def counter_derived_from_the_last_extent() -> Iterator[None]:
     """Once the frontier has dropped the last extent, the log starts again."""
     real = committer._attempt
 
-    def attempt(known: Any, offer: Any) -> Any:
+    def attempt(known: Any, *more: Any) -> Any:
         if known.head.frontier == known.head.next_offset > 0:
             known.head = msgspec.structs.replace(known.head, next_offset=0)
-        return real(known, offer)
+        return real(known, *more)
 
     with patch.object(committer, "_attempt", attempt):
         yield
@@ -150,7 +151,7 @@ def duplicate_answered_with_a_wrong_offset() -> Iterator[None]:
     def refusal(state: Any, batch: Any) -> Any:
         found = real(state, batch)
         if found is not None and found.refusal == commit.DUPLICATE and found.base_offset >= 0:
-            return Accepted(state.batches[-1].base_offset + 1, commit.DUPLICATE)
+            return Accepted(state.runs[-1].base_offset + 1, commit.DUPLICATE)
         return found
 
     with patch.object(commit, "_refusal", refusal):
@@ -190,6 +191,67 @@ def old_epoch_accepted() -> Iterator[None]:
 
     with patch.object(commit, "_refusal", refusal):
         yield
+
+
+@bug
+def any_sequence_begins() -> Iterator[None]:
+    """A producer without a row may begin with any sequence: its second batch overtakes the first."""
+    real = commit._refusal
+
+    def refusal(state: Any, batch: Any) -> Any:
+        return None if state is None else real(state, batch)
+
+    with patch.object(commit, "_refusal", refusal):
+        yield
+
+
+@bug
+def lower_sequence_taken_for_a_duplicate() -> Iterator[None]:
+    """The second batch begins, and the first, which never landed, is older: it must have been there."""
+    real = commit._refusal
+
+    def refusal(state: Any, batch: Any) -> Any:
+        found = None if state is None else real(state, batch)
+        if found is not None and found.refusal == commit.AWAITED and state.epoch == batch.producer_epoch and state.runs:
+            behind = (state.runs[-1].last_sequence - batch.last_sequence) % commit.SEQUENCE_SPAN
+            return Accepted(-1, commit.DUPLICATE) if behind < commit.SEQUENCE_SPAN // 2 else found
+        return found
+
+    with patch.object(commit, "_refusal", refusal):
+        yield
+
+
+@bug
+def gap_told_without_closing_the_epoch() -> Iterator[None]:
+    """A producer is sent into a new epoch while attempts of the old one can still land."""
+    real = committer.decide
+
+    def decide(*given: Any) -> Any:
+        decision = real(*given)
+        kept = {producer: state for producer, state in decision.producers.items() if not state.closed}
+        return replace(decision, producers=kept)
+
+    with patch.object(committer, "decide", decide):
+        yield
+
+
+@bug
+def two_commit_loops() -> Iterator[None]:
+    """An appender that was started twice commits two flushes at once, and they overwrite each other's mark."""
+    real = append.Appender.start
+
+    async def twice(self: append.Appender, stopped: Any, cluster: str) -> None:
+        await real(self, stopped, cluster)
+        self._second = asyncio.create_task(self._commit_all())  # type: ignore[attr-defined]
+
+    with patch.object(append.Appender, "start", twice), patch.object(committer.Committer, "_alone", _unguarded):
+        yield
+
+
+async def _unguarded(self: Any, offers: Any, verdicts: Any, *, unknown: bool) -> None:
+    if unknown:
+        self._forget(offer.partition for offer in offers if offer.partition not in verdicts)
+    await self._commit(offers, verdicts, unknown=unknown)
 
 
 @bug

@@ -1,11 +1,13 @@
 """Bugs of the coordinators of consumer groups."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
 
 from lakestream.errors import NotCoordinator, Unavailable
-from lakestream.kafka.groups import leases
+from lakestream.kafka import lookup
+from lakestream.kafka.groups import coordinator, leases, sweeping
 from lakestream.metadata import groups
 from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.store import Address, Lease, Refused, Transaction
@@ -68,16 +70,73 @@ def unlock_of_anothers_lock() -> Iterator[None]:
         yield
 
 
+@bug
+def offsets_by_a_cached_name() -> Iterator[None]:
+    """Offsets are committed and fetched for the topic that had the name when this broker last looked."""
+    with patch.object(lookup, "find_now", lookup.find):
+        yield
+
+
+@bug
+def members_forgotten_at_a_takeover() -> Iterator[None]:
+    """A new coordinator goes on from the generation, but begins without members."""
+    real = leases.restored
+
+    def alone(kept: groups.StoredGroup, *settings: Any) -> Any:
+        return real(groups.StoredGroup(kept.state), *settings)
+
+    with patch.object(leases, "restored", alone):
+        yield
+
+
+@bug
+def members_answered_before_they_are_stored() -> Iterator[None]:
+    """Members hear of a generation and their assignments a little before these are on their way to the store."""
+    real = coordinator.GroupCoordinator._save
+
+    async def hasty(self: coordinator.GroupCoordinator, held: Any) -> bool:
+        held.give_answers()
+        await asyncio.sleep(0.2)
+        return await real(self, held)
+
+    with patch.object(coordinator.GroupCoordinator, "_save", hasty):
+        yield
+
+
+@bug
+def offsets_of_a_group_in_use_lapse() -> Iterator[None]:
+    """The sweeper looks at when offsets were committed, and not whether anybody is in the group."""
+    real = sweeping.Sweeper._lapsed
+
+    async def lapsed(self: sweeping.Sweeper, contents: Any, *, has_members: bool) -> Any:
+        return await real(self, contents, has_members=False)
+
+    with patch.object(sweeping.Sweeper, "_lapsed", lapsed):
+        yield
+
+
+@bug
+def unused_name_forgotten_without_a_check() -> Iterator[None]:
+    """Whoever gives a group back takes claim and lease away, whoever has them by now."""
+
+    async def forget(self: groups.GroupRows) -> None:
+        lease = groups.lease_address(self._group)
+        await self._store.transact([Transaction(lease.shard, {}, {}, ["claim", lease.key])])
+
+    with patch.object(groups.GroupRows, "forget_unused", forget):
+        yield
+
+
 def _checking(*kept: str, only_for: str = "") -> Any:
     """Group writes that make only these checks, if they write this row."""
     real = groups.GroupRows._transact
 
-    async def transact(self: groups.GroupRows, rows: Any, deletes: Sequence[str] = ()) -> Any:
+    async def transact(self: groups.GroupRows, rows: Any, deletes: Sequence[str] = (), ranges: Any = ()) -> Any:
         if only_for and only_for not in rows:
-            return await real(self, rows, deletes)
+            return await real(self, rows, deletes, ranges)
         checks = {key: self._versions[key] for key in kept}
         lease = groups.lease_address(self._group)
-        [outcome] = await self._store.transact([Transaction(lease.shard, checks, rows, deletes)])
+        [outcome] = await self._store.transact([Transaction(lease.shard, checks, rows, deletes, ranges)])
         if isinstance(outcome, Refused) and lease.key in outcome.current:
             raise NotCoordinator(f"the lease of group {self._group} was taken by another broker")
         return outcome

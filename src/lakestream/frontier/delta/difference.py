@@ -11,7 +11,7 @@ from lakestream.catalog.port import View
 from lakestream.errors import StorageError
 from lakestream.frontier.delta.port import Added, Shown, Step
 from lakestream.model import DataFile
-from lakestream.table.files import same_form
+from lakestream.objects.paths import relative
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -82,14 +82,13 @@ def _time(timestamp_ms: int) -> str | None:
 
 
 def _below(view: View, file: DataFile) -> str:
-    inside = same_form(view.location) + "/"
-    path = same_form(file.path)
-    if not path.startswith(inside):
+    path = relative(file.path, view.location)
+    if path is None:
         raise StorageError(
             f"{view.table} has a file outside of its folder ({file.path}), which not every Delta reader finds, so its "
             "mirror stays as it was: rewrite the table's data files"
         )
-    return path.removeprefix(inside)
+    return path
 
 
 def _new_columns(view: View, shown: pa.Schema, columns: pa.Schema) -> list[pa.Field]:

@@ -1,31 +1,36 @@
 """The coordinator of consumer groups: leases, timers and stored rows around the state machine.
 
 A group is coordinated by the one broker that holds its lease. Operations on a group run
-one after another; those that wait for other members wait outside. When a lease is
+one after another; those that wait for other members wait outside. Nobody hears of a
+generation, a membership or an assignment before it is stored. When a lease is
 lost, the group is forgotten and everyone who waits in it gets NOT_COORDINATOR; members then
-find the new coordinator and join again.
+find the new coordinator, which goes on with what is stored.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from lakestream.errors import LakestreamError, NotCoordinator
 from lakestream.kafka.groups.commits import Offsets
-from lakestream.kafka.groups.leases import GroupLeases, Held
+from lakestream.kafka.groups.keeping import state_of, stored
+from lakestream.kafka.groups.leases import GroupLeases, Held, WaitingAnswer
 from lakestream.kafka.groups.model import Join, Joined, Sync, Synced
-from lakestream.kafka.groups.state import Group
+from lakestream.kafka.groups.state import Group, State
+from lakestream.kafka.groups.sweeping import Sweeper
 from lakestream.kafka.settings import GroupSettings
 from lakestream.metadata.brokers import Broker, rendezvous
 from lakestream.metadata.groups import (
     CommittedOffset,
-    GroupState,
     StaleGeneration,
     committed_offsets,
+    is_stored,
+    last_holder,
     lease_holder,
     stored_groups,
 )
@@ -39,7 +44,16 @@ _TIMER_SLACK_S = 0.001
 """Late rather than early: a timer that fires a rounding error before its deadline would find nothing to do, again and
 again."""
 
-T = TypeVar("T")
+T = TypeVar("T", Joined, Synced)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A group in a list."""
+
+    name: str
+    protocol_type: str
+    state: State
 
 
 def holder_name(broker: Broker) -> str:
@@ -54,19 +68,23 @@ class GroupCoordinator:
         self._streams = streams
         self._store = streams.store
         self._settings = settings
-        self._leases = GroupLeases(streams.store, holder_name(streams.broker), settings)
-        self._renewal: asyncio.Task[None] | None = None
+        self._leases = GroupLeases(streams.store, holder_name(streams.broker), settings, self._taken)
+        self.sweeper = Sweeper(streams, self._leases, settings)
+        self._background: list[asyncio.Task[None]] = []
         self._ticks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        self._renewal = asyncio.create_task(self._leases.renew_forever())
+        self._background = [
+            asyncio.create_task(self._leases.renew_forever()),
+            asyncio.create_task(self.sweeper.sweep_forever()),
+        ]
 
     async def stop(self) -> None:
         """Answers everyone who waits and gives the leases back."""
-        if self._renewal is not None:
-            self._renewal.cancel()
+        for task in self._background:
+            task.cancel()
             with suppress(asyncio.CancelledError):
-                await self._renewal
+                await task
         await self._leases.release_all()
 
     async def find(self, group: str) -> Broker:
@@ -79,28 +97,49 @@ class GroupCoordinator:
             for broker in brokers:
                 if holder_name(broker) == lease.holder:
                     return broker
-        return rendezvous(f"group/{group}", brokers)
+        # A broker that let the lease lapse is most likely dead, though the list of brokers does not say so yet.
+        lapsed = None if lease is not None else await last_holder(self._store, group)
+        return rendezvous(f"group/{group}", [each for each in brokers if holder_name(each) != lapsed] or brokers)
 
     async def describe(self, group: str) -> Group | None:
         """The group as it stands, for reading only; None if nobody ever used it."""
-        machine = (await self._leases.open(group)).machine
+        held = await self._existing(group)
+        if held is None:
+            return None
+        machine = held.machine
         used = machine.generation or machine.members or machine.pending or await committed_offsets(self._store, group)
         return machine if used else None
+
+    async def _existing(self, group: str) -> Held | None:
+        """None if nobody uses the group. A name that was only asked for is not taken."""
+        if not self._leases.has(group):
+            holder, known = await asyncio.gather(lease_holder(self._store, group), is_stored(self._store, group))
+            if holder is None and not known:
+                return None
+        return await self._leases.open(group)
 
     def groups(self) -> list[Held]:
         """The groups that are in this broker's hands, for reading only."""
         return self._leases.held()
 
-    async def listed(self) -> list[tuple[str, Group]]:
-        """Those for which this broker is the one to ask, for reading only. What is in nobody's hands is at rest."""
-        stored = set(await stored_groups(self._store))
+    async def listed(self) -> list[Listed]:
+        """Those for which this broker is the one to ask. One in nobody's hands is as its last coordinator left it."""
+        rows = await stored_groups(self._store)
         held = {each.name: each.machine for each in self._leases.held()}
         brokers = await self._streams.brokers.live() or [self._streams.broker]
-        free = sorted(stored - held.keys())
+        free = sorted(rows.keys() - held.keys())
         chosen = await asyncio.gather(*(self._chosen(name, brokers) for name in free))
-        mine = {name: Group(0, 0) for name, broker in zip(free, chosen, strict=True) if broker == self._streams.broker}
-        known = {name: machine for name, machine in held.items() if machine.members or name in stored}
-        return sorted((known | mine).items())
+        found = [
+            Listed(name, rows[name].protocol_type, state_of(rows[name].phase))
+            for name, broker in zip(free, chosen, strict=True)
+            if broker == self._streams.broker
+        ]
+        found += [
+            Listed(name, machine.protocol_type, machine.state)
+            for name, machine in held.items()
+            if machine.members or name in rows
+        ]
+        return sorted(found, key=lambda each: each.name)
 
     async def join(self, group: str, request: Join) -> Joined:
         settings = self._settings
@@ -113,29 +152,38 @@ class GroupCoordinator:
         async with held.lock:
             self._check(held)
             held.machine.join(
-                request, lambda joined: _tell(answer, joined), lambda: self._new_member_id(request), _now_ms()
+                request,
+                _answering(held, answer, lambda joined: Joined(ErrorCode.not_coordinator, joined.member_id)),
+                lambda: self._new_member_id(request),
+                _now_ms(),
             )
             await self._settle(held)
         return await answer
 
     async def sync(self, group: str, request: Sync) -> Synced:
         answer: asyncio.Future[Synced] = asyncio.get_running_loop().create_future()
-        held = await self._leases.open(group)
+        held = await self._existing(group)
+        if held is None:
+            return Synced(ErrorCode.unknown_member_id)
         async with held.lock:
             self._check(held)
-            held.machine.sync(request, lambda synced: _tell(answer, synced), _now_ms())
+            held.machine.sync(request, _answering(held, answer, lambda _: Synced(ErrorCode.not_coordinator)), _now_ms())
             await self._settle(held)
         return await answer
 
     async def heartbeat(self, group: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        held = await self._leases.open(group)
+        held = await self._existing(group)
+        if held is None:
+            return ErrorCode.unknown_member_id
         async with held.lock:
             self._check(held)
             return held.machine.heartbeat(member_id, instance_id, generation, _now_ms())
 
     async def leave(self, group: str, members: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
         """Each member by its id, its instance id, or both; their results in the same order."""
-        held = await self._leases.open(group)
+        held = await self._existing(group)
+        if held is None:
+            return [ErrorCode.unknown_member_id for _ in members]
         async with held.lock:
             self._check(held)
             results = [held.machine.leave(member_id, instance_id, _now_ms()) for member_id, instance_id in members]
@@ -146,13 +194,30 @@ class GroupCoordinator:
         self, group: str, member_id: str, instance_id: str | None, generation: int, offsets: Offsets
     ) -> ErrorCode:
         """Stores the offsets if this member may commit now. Commits of a group land in the order of the calls."""
+
+        async def known() -> Offsets:
+            return offsets
+
+        return await self.commit_found(group, member_id, instance_id, generation, known)
+
+    async def commit_found(
+        self,
+        group: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        find: Callable[[], Awaitable[Offsets]],
+    ) -> ErrorCode:
+        """The same for offsets that have to be found out first, in the same order of the calls."""
         held = await self._leases.open(group)
-        async with held.lock:
-            self._check(held)
-            error = held.machine.commit_error(member_id, instance_id, generation, _now_ms())
-            if error is not ErrorCode.none or not offsets:
-                return error
-            stored = held.commits.add(offsets)
+        async with held.commit_order:
+            offsets = await find()
+            async with held.lock:
+                self._check(held)
+                error = held.machine.commit_error(member_id, instance_id, generation, _now_ms())
+                if error is not ErrorCode.none or not offsets:
+                    return error
+                stored = held.commits.add(offsets)
         try:
             await stored
         except StaleGeneration:
@@ -164,12 +229,15 @@ class GroupCoordinator:
 
     async def offsets(self, group: str) -> dict[StreamPartition, CommittedOffset]:
         """Everything the group has committed, read from the store."""
-        await self._leases.open(group)
+        if await self._existing(group) is None:
+            return {}
         return await committed_offsets(self._store, group)
 
     async def delete(self, group: str) -> ErrorCode:
         """Forgets a group that has no members, with its offsets."""
-        held = await self._leases.open(group)
+        held = await self._existing(group)
+        if held is None:
+            return ErrorCode.group_id_not_found
         async with held.lock:
             self._check(held)
             if held.machine.members or held.machine.pending:
@@ -192,29 +260,41 @@ class GroupCoordinator:
         return f"{request.instance_id or request.client_id}-{self._streams.runtime.new_id()}"
 
     async def _settle(self, held: Held) -> None:
-        """Begins the next generation if everyone is there, and sets the clock for whatever is next."""
-        machine = held.machine
-        retry = False
-        while machine.ready(_now_ms()) and not retry:
-            try:
-                await held.commits.drained()
-                await held.rows.save(GroupState(machine.generation + 1, machine.protocol_type))
-            except NotCoordinator:
-                self._leases.drop(held)
-                raise
-            except LakestreamError as error:
-                log.warning("the next generation of group %s waits for the store: %s", held.name, error)
-                retry = True
-            else:
-                machine.begin_generation(_now_ms())
-                log.info(
-                    "group %s: generation %d with %d members, %s",
-                    held.name,
-                    machine.generation,
-                    len(machine.members),
-                    machine.state.value,
-                )
-        self._arm(held, _now_ms() / 1000 + _SAVE_AGAIN_S if retry else machine.next_deadline_ms() / 1000)
+        """Begins the next generation if everyone is there, stores what has changed, gives the answers that waited for
+        that, and sets the clock for whatever is next."""
+        machine, begun = held.machine, False
+        while machine.ready(_now_ms()):
+            machine.begin_generation(_now_ms())
+            begun = True
+        is_stored_now = not machine.unsaved or await self._save(held)
+        if is_stored_now:
+            held.give_answers()
+        if begun:
+            log.info(
+                "group %s: generation %d with %d members, %s",
+                held.name,
+                machine.generation,
+                len(machine.members),
+                machine.state.value,
+            )
+        self._arm(held, machine.next_deadline_ms() / 1000 if is_stored_now else _now_ms() / 1000 + _SAVE_AGAIN_S)
+
+    async def _save(self, held: Held) -> bool:
+        """False: it is not known whether the store has it."""
+        since_ms = held.unsaved_since_ms = held.unsaved_since_ms or _now_ms()
+        await held.commits.drained()
+        kept = stored(held.machine, held.state, self._streams.runtime.clock.now_ms())
+        try:
+            await held.rows.save(*kept)
+        except NotCoordinator:
+            self._leases.drop(held)
+            raise
+        except LakestreamError as error:
+            log.warning("group %s waits for the store: %s", held.name, error)
+            return False
+        held.state, held.machine.unsaved, held.unsaved_since_ms = kept.state, False, None
+        held.machine.postpone(_now_ms() - since_ms)
+        return True
 
     def _arm(self, held: Held, due_s: float) -> None:
         """Heartbeats only push deadlines back, so a timer that is set earlier finds nothing to do and is set anew."""
@@ -226,6 +306,10 @@ class GroupCoordinator:
         if due_s != float("inf") and not held.dropped:
             held.timer = asyncio.get_running_loop().call_at(due_s + _TIMER_SLACK_S, self._tick, held)
 
+    def _taken(self, held: Held) -> None:
+        """The sessions of the members that were found begin now."""
+        self._arm(held, held.machine.next_deadline_ms() / 1000)
+
     def _tick(self, held: Held) -> None:
         held.timer = None
         task = asyncio.get_running_loop().create_task(self._expire(held))
@@ -236,7 +320,8 @@ class GroupCoordinator:
         async with held.lock:
             if held.dropped:
                 return
-            for member_id in held.machine.expire(_now_ms()):
+            # While its members wait for the store, nobody is late.
+            for member_id in () if held.machine.unsaved else held.machine.expire(_now_ms()):
                 log.info("group %s: member %s was not heard of in time", held.name, member_id)
             with suppress(NotCoordinator):
                 await self._settle(held)
@@ -244,6 +329,15 @@ class GroupCoordinator:
 
 def _now_ms() -> float:
     return asyncio.get_running_loop().time() * 1000
+
+
+def _answering(held: Held, answer: "asyncio.Future[T]", refused: Callable[[T], T]) -> Callable[[T], None]:
+    """Takes the machine's answer and keeps it back until what it says is stored."""
+
+    def keep(value: T) -> None:
+        held.answers.append(WaitingAnswer(lambda: _tell(answer, value), lambda: _tell(answer, refused(value))))
+
+    return keep
 
 
 def _tell(answer: "asyncio.Future[T]", value: T) -> None:

@@ -6,39 +6,72 @@ for; the store decides everything else. A write with a lease that was lost is re
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kio.schema.errors import ErrorCode
 
-from lakestream.errors import NotCoordinator, Unavailable
+from lakestream.errors import LakestreamError, NotCoordinator, Unavailable
 from lakestream.kafka.groups.commits import CommitQueue
+from lakestream.kafka.groups.keeping import restored
 from lakestream.kafka.groups.state import Group
 from lakestream.kafka.settings import GroupSettings
-from lakestream.metadata.groups import GroupRows, lease_address
+from lakestream.metadata.groups import GroupRows, GroupState, lease_address
 from lakestream.metadata.store import Store
 
 log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
+class WaitingAnswer:
+    """What a member hears once it is stored, or if it cannot be any more."""
+
+    give: Callable[[], None]
+    refuse: Callable[[], None]
+
+
 @dataclass(slots=True, eq=False)
 class Held:
-    """One group in this broker's hands. Whoever changes `machine` holds `lock`."""
+    """One group in this broker's hands. Whoever changes `machine` holds `lock`. `state` is the row as it was last
+    stored."""
 
     name: str
     token: int
     rows: GroupRows
     machine: Group
+    state: GroupState
     commits: CommitQueue
     expires_s: float
     used_s: float
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    commit_order: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held from the moment when a commit arrives until it is in the queue: commits land in the order of arrival."""
+    answers: list[WaitingAnswer] = field(default_factory=list)
+    """Given when the group is stored as the machine has it."""
+    unsaved_since_ms: float | None = None
     timer: asyncio.TimerHandle | None = None
     dropped: bool = False
 
+    def give_answers(self) -> None:
+        answers, self.answers = self.answers, []
+        for each in answers:
+            each.give()
+
+    @property
+    def is_empty(self) -> bool:
+        """Nobody is in it or on the way, and the store knows."""
+        machine = self.machine
+        return not machine.members and not machine.pending and not machine.unsaved and not self.lock.locked()
+
 
 class GroupLeases:
-    def __init__(self, store: Store, holder: str, settings: GroupSettings) -> None:
+    """`on_taken` hears of every group that was taken over."""
+
+    def __init__(
+        self, store: Store, holder: str, settings: GroupSettings, on_taken: Callable[[Held], None] = lambda _: None
+    ) -> None:
         self._store = store
+        self._on_taken = on_taken
         self._holder = holder
         self._settings = settings
         self._held: dict[str, Held] = {}
@@ -47,6 +80,10 @@ class GroupLeases:
 
     def held(self) -> list[Held]:
         return list(self._held.values())
+
+    def has(self, group: str) -> bool:
+        """Whether the group is in this broker's hands, or about to be."""
+        return group in self._held or group in self._opening
 
     async def open(self, group: str) -> Held:
         """The group, taken over if its lease is free. Raises `NotCoordinator` if another broker has it."""
@@ -62,7 +99,11 @@ class GroupLeases:
             opening = asyncio.create_task(self._take(group))
             self._opening[group] = opening
             opening.add_done_callback(lambda _: self._opening.pop(group, None))
-        return await asyncio.shield(opening)
+        opened = await asyncio.shield(opening)
+        if asyncio.get_running_loop().time() - now_s > self._settings.lease_ttl_ms / 2000:
+            # Another broker may have coordinated the group meanwhile, and whoever asks may have gone on there.
+            raise NotCoordinator(f"it took long to take group {group} over: ask again")
+        return opened
 
     async def _take(self, group: str) -> Held:
         stale = self._held.get(group)
@@ -73,16 +114,18 @@ class GroupLeases:
         if lease.holder != self._holder:
             raise NotCoordinator(f"group {group} is coordinated by {lease.holder}")
         rows = GroupRows(self._store, group, lease.token)
-        state = await rows.load()
-        machine = Group(
-            self._settings.initial_rebalance_delay_ms,
-            self._settings.max_members,
-            generation=state.generation,
-            protocol_type=state.protocol_type,
-        )
-        held = Held(group, lease.token, rows, machine, CommitQueue(rows), now_s + ttl_ms / 1000, now_s)
+        kept = await rows.load()
+        settings, taken_ms = self._settings, asyncio.get_running_loop().time() * 1000
+        machine = restored(kept, settings.initial_rebalance_delay_ms, settings.max_members, taken_ms)
+        held = Held(group, lease.token, rows, machine, kept.state, CommitQueue(rows), now_s + ttl_ms / 1000, now_s)
         self._held[group] = held
-        log.info("coordinating group %s from generation %d on", group, state.generation)
+        log.info(
+            "coordinating group %s from generation %d on, with %d members",
+            group,
+            machine.generation,
+            len(machine.members),
+        )
+        self._on_taken(held)
         return held
 
     def drop(self, held: Held) -> None:
@@ -93,7 +136,11 @@ class GroupLeases:
                 held.timer.cancel()
             if self._held.get(held.name) is held:
                 del self._held[held.name]
+            for each in held.answers:
+                each.refuse()
+            held.answers.clear()
             held.machine.dismiss_all(ErrorCode.not_coordinator)
+            held.give_answers()
 
     async def renew_forever(self) -> None:
         while True:
@@ -104,13 +151,10 @@ class GroupLeases:
     async def _renew(self, held: Held) -> None:
         now_s = asyncio.get_running_loop().time()
         idle_ms = (now_s - held.used_s) * 1000
-        empty = not held.machine.members and not held.machine.pending and not held.lock.locked()
+        if held.is_empty and idle_ms > self._settings.idle_release_ms:
+            await self.give_back(held)
+            return
         try:
-            if empty and idle_ms > self._settings.idle_release_ms:
-                self.drop(held)
-                await held.commits.drained()
-                await self._store.release_lease(lease_address(held.name), held.token)
-                return
             lease = await self._store.acquire_lease(
                 lease_address(held.name), self._holder, ttl_ms=self._settings.lease_ttl_ms
             )
@@ -131,10 +175,14 @@ class GroupLeases:
         await asyncio.gather(*(self.give_back(held) for held in self.held()))
 
     async def give_back(self, held: Held) -> None:
-        """Forgets the group; who comes next reads it from the store."""
+        """Forgets the group; who comes next reads it from the store. Of a name that nobody uses nothing stays there."""
         self.drop(held)
         await held.commits.drained()
         try:
+            if held.is_empty:
+                await held.rows.forget_unused()
             await self._store.release_lease(lease_address(held.name), held.token)
-        except Unavailable as error:
+        except NotCoordinator:
+            return
+        except LakestreamError as error:
             log.warning("the lease of group %s was not given back and will lapse: %s", held.name, error)

@@ -21,6 +21,8 @@ class Member:
     joining: Answer | None = None
     syncing: SyncAnswer | None = None
     synced: bool = False
+    seated: bool = False
+    """It is part of the present generation, and not only on its way into the next."""
 
     @property
     def waits(self) -> bool:

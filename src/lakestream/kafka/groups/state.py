@@ -4,9 +4,9 @@
       ▲                 ▲                                         │                           │
       └── last one left └───────── join, leave, expiry ───────────┴───────────────────────────┘
 
-Members that wait are answered through the callbacks they came with. A generation begins
-in two steps: when `ready` says so, the owner persists `generation + 1` and then calls
-`begin_generation`, so that no member ever sees a generation that could be given twice.
+Members that wait are answered through the callbacks they came with. The owner keeps these answers back while the group
+is `unsaved`: whatever a member hears of generation, membership and assignment is stored, so that another coordinator
+goes on from there, and no generation is given twice.
 """
 
 import enum
@@ -46,6 +46,8 @@ class Group:
     static: dict[str, str] = field(default_factory=dict)
     pending: dict[str, float] = field(default_factory=dict)
     """Ids that were given out but not used yet, and when they lapse."""
+    unsaved: bool = False
+    """Generation, seated members or assignments have changed since they were stored."""
     _delay_until_ms: float = 0
     _join_until_ms: float = _NEVER
     _sync_until_ms: float = _NEVER
@@ -131,6 +133,7 @@ class Group:
         instance_id = request.instance_id
         assert instance_id is not None
         old = self.members.pop(self.static[instance_id])
+        self.unsaved |= old.seated
         self._dismiss(old, ErrorCode.fenced_instance_id)
         was_leader, old_leader = old.member_id == self.leader, self.leader
         if was_leader:
@@ -178,7 +181,7 @@ class Group:
     # The next generation
 
     def ready(self, now_ms: float) -> bool:
-        """The owner should persist `generation + 1` and call `begin_generation`."""
+        """The owner should call `begin_generation`."""
         if self.state is not State.PREPARING or now_ms < self._delay_until_ms:
             return False
         everyone = all(member.joining is not None for member in self.members.values()) and not self.pending
@@ -190,6 +193,7 @@ class Group:
             self._remove(member)
         joined = [member for member in self.members.values() if member.joining is not None]
         self.generation += 1
+        self.unsaved = True
         self._join_until_ms = _NEVER
         if not self.members:
             self.state, self.protocol, self.leader = State.EMPTY, None, ""
@@ -204,7 +208,7 @@ class Group:
         self.state = State.COMPLETING
         self._sync_until_ms = now_ms + max(member.rebalance_timeout_ms for member in self.members.values())
         for member in self.members.values():
-            member.synced, member.assignment = False, b""
+            member.synced, member.assignment, member.seated = False, b"", True
         for member in joined:
             answer, member.joining = member.joining, None
             self._touch(member, now_ms)
@@ -256,6 +260,7 @@ class Group:
             for each in self.members.values():
                 each.assignment = request.assignments.get(each.member_id, b"")
             self.state = State.STABLE
+            self.unsaved = True
             for each in self.members.values():
                 if each.syncing is not None:
                     self._answer_sync(each, self._synced(each), now_ms)
@@ -313,6 +318,15 @@ class Group:
                 self._drop(member, now_ms)
         return gone
 
+    def postpone(self, by_ms: float) -> None:
+        """For so long nobody could be answered: nothing that is due is due before that much later."""
+        for member in self.members.values():
+            member.deadline_ms += by_ms
+        for member_id in self.pending:
+            self.pending[member_id] += by_ms
+        self._join_until_ms += by_ms
+        self._sync_until_ms += by_ms
+
     def dismiss_all(self, error: ErrorCode) -> None:
         """Answers everyone who waits: the group is no longer coordinated here."""
         for member in self.members.values():
@@ -327,6 +341,7 @@ class Group:
 
     def _remove(self, member: Member) -> None:
         del self.members[member.member_id]
+        self.unsaved |= member.seated
         if member.instance_id is not None and self.static.get(member.instance_id) == member.member_id:
             del self.static[member.instance_id]
         if self.leader == member.member_id:

@@ -31,6 +31,7 @@ BAD_COUNT = int(Status.BAD_COUNT)
 BAD_OFFSET = int(Status.BAD_OFFSET)
 BAD_TIMESTAMP = int(Status.BAD_TIMESTAMP)
 TRAILING_BYTES = int(Status.TRAILING_BYTES)
+AGAINST_RULES = int(Status.AGAINST_RULES)
 
 
 @njit(nogil=True)
@@ -51,12 +52,14 @@ def crc_holds(buffer, position, end):
 
 
 @njit(nogil=True)
-def check_records(buffer, position, end, count, base_timestamp, result):
+def check_records(buffer, position, end, count, base_timestamp, needs_keys, earliest, latest, result):
     """Walks `count` records that must fill [position, end) exactly, offset deltas 0, 1, 2 …; result[0]: their newest
-    timestamp. The base timestamp is already known to be in range."""
+    timestamp. The base timestamp is already known to be in range. What is no record at all is told before what is one
+    that the topic does not take: without a key, or of a time outside [earliest, latest]."""
     if count <= 0 or count > (end - position) // MIN_RECORD_BYTES:
         return BAD_COUNT
     newest = np.int64(NO_TIMESTAMP)
+    taken = True
     for index in range(count):
         record = read_record(buffer, position, end)
         if record.end < 0:
@@ -66,10 +69,17 @@ def check_records(buffer, position, end, count, base_timestamp, result):
         delta = record.timestamp_delta
         if delta > MAX_TIMESTAMP_MS - base_timestamp or delta < NO_TIMESTAMP - base_timestamp:
             return BAD_TIMESTAMP
-        newest = max(newest, base_timestamp + delta)
+        timestamp = base_timestamp + delta
+        if needs_keys and record.key_length < 0:
+            taken = False
+        if (timestamp < earliest or timestamp > latest) and timestamp != NO_TIMESTAMP:
+            taken = False
+        newest = max(newest, timestamp)
         position = record.end
     set_i64(result, 0, newest)
-    return DONE if position == end else TRAILING_BYTES
+    if position != end:
+        return TRAILING_BYTES
+    return DONE if taken else AGAINST_RULES
 
 
 @njit(nogil=True)

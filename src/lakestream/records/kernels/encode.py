@@ -116,12 +116,12 @@ def close_batch(out, head, end, base_offset, last_offset, base_timestamp, max_ti
 
 
 @njit(nogil=True, inline="always")
-def is_sound(source, row, out, body, end):
-    return np.int32(update(np.uint32(0), out, body, end)) == get_i32(source.crc, row)
+def is_sound(source, row, out, body, end, checks):
+    return not checks or np.int32(update(np.uint32(0), out, body, end)) == get_i32(source.crc, row)
 
 
 @njit(nogil=True, inline="always")
-def encode_batch(source, rows, stop, out, limit, batch_bytes, batch_records, cursor):
+def encode_batch(source, rows, stop, out, limit, batch_bytes, batch_records, cursor, checks):
     """One batch from row cursor[ROW] on, as many records as belong in it. At least one, else FULL. A record is held
     against its checksum when the next is written: to read bytes right after they were stored stalls the processor."""
     head = get_i64(cursor, WRITTEN)
@@ -157,7 +157,7 @@ def encode_batch(source, rows, stop, out, limit, batch_bytes, batch_records, cur
         at = write_varint(out, at + 1, timestamp - base_timestamp)
         at = write_varint(out, at, offset - base_offset)
         write_body(out, at, source, row)
-        if count > 0 and not is_sound(source, last_row, out, last_body, last_end):
+        if count > 0 and not is_sound(source, last_row, out, last_body, last_end, checks):
             set_i64(cursor, ROW, index - 1)
             return BAD_CRC
         last_row, last_body, last_end = row, at, after
@@ -168,7 +168,7 @@ def encode_batch(source, rows, stop, out, limit, batch_bytes, batch_records, cur
         index += 1
     if count == 0:
         return FULL
-    if not is_sound(source, last_row, out, last_body, last_end):
+    if not is_sound(source, last_row, out, last_body, last_end, checks):
         set_i64(cursor, ROW, index - 1)
         return BAD_CRC
     close_batch(out, head, at, base_offset, last_offset, base_timestamp, max_timestamp, append_time, count)
@@ -179,10 +179,11 @@ def encode_batch(source, rows, stop, out, limit, batch_bytes, batch_records, cur
 
 
 @njit(nogil=True)
-def encode(source, rows, stop, out, limit, batch_bytes, batch_records, cursor):
-    """Batches until the rows end or the next record would pass the limit. Bytes are written below the limit only."""
+def encode(source, rows, stop, out, limit, batch_bytes, batch_records, cursor, checks):
+    """Batches until the rows end or the next record would pass the limit. Bytes are written below the limit only.
+    Without `checks` records are encoded whatever their checksums say."""
     while get_i64(cursor, ROW) < stop:
-        status = encode_batch(source, rows, stop, out, limit, batch_bytes, batch_records, cursor)
+        status = encode_batch(source, rows, stop, out, limit, batch_bytes, batch_records, cursor, checks)
         if status != DONE:
             return status
     return DONE

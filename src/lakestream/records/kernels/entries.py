@@ -59,8 +59,8 @@ def crc32c(crc, buffer, start, end):
     return checksum.update(crc, buffer, start, end)
 
 
-def check_records(buffer, position, end, count, base_timestamp, result):
-    return batch.check_records(buffer, position, end, count, base_timestamp, result)
+def check_records(buffer, position, end, count, base_timestamp, needs_keys, earliest, latest, result):
+    return batch.check_records(buffer, position, end, count, base_timestamp, needs_keys, earliest, latest, result)
 
 
 def stamp(buffer, limit, offset):
@@ -75,8 +75,8 @@ def decode_batch(head, buffer, end, partition, base_offset, table, cursor, capac
     return decode.decode_batch(head, 0, buffer, 0, end, partition, base_offset, sink_at(table), cursor, capacity)
 
 
-def encode_rows(table, rows, stop, out, limit, batch_bytes, batch_records, cursor):
-    return encode.encode(source_at(table, 0), rows, stop, out, limit, batch_bytes, batch_records, cursor)
+def encode_rows(table, rows, stop, out, limit, batch_bytes, batch_records, cursor, checks):
+    return encode.encode(source_at(table, 0), rows, stop, out, limit, batch_bytes, batch_records, cursor, checks)
 
 
 def pack_binary(offsets, data, first, last, out):
@@ -94,11 +94,11 @@ def extremes(offsets, data, count, result):
 
 SIGNATURES = {
     crc32c: types.uint32(types.uint32, LONG, LONG, LONG),
-    check_records: LONG(LONG, LONG, LONG, LONG, LONG, LONG),
+    check_records: LONG(LONG, LONG, LONG, LONG, LONG, LONG, LONG, LONG, LONG),
     stamp: LONG(LONG, LONG, LONG),
     decode_run: LONG(LONG, LONG, LONG, LONG, LONG, LONG),
     decode_batch: LONG(LONG, LONG, LONG, LONG, LONG, LONG, LONG, LONG),
-    encode_rows: LONG(LONG, LONG, LONG, LONG, LONG, LONG, LONG, LONG),
+    encode_rows: LONG(LONG, LONG, LONG, LONG, LONG, LONG, LONG, LONG, LONG),
     pack_binary: LONG(LONG, LONG, LONG, LONG, LONG),
     pack_deltas: LONG(LONG, LONG, LONG, LONG),
     extremes: LONG(LONG, LONG, LONG, LONG),

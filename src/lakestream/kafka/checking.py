@@ -1,0 +1,69 @@
+"""The deep check of a produce request's batches: a millisecond of it on the event loop at most, the rest in a thread.
+
+What a compressed batch holds is known only when it is decompressed, and a small one can hold a lot: 122 KB of gzip took
+half a second. So the event loop gives every request a little room; what does not fit into it is checked aside. Requests
+of one connection are admitted one after the other, so the order of its appends does not change.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from lakestream.errors import RequestError
+from lakestream.objects import Buffer
+from lakestream.records import MAX_DECOMPRESSED_BYTES, BatchInfo, BatchRules, OutOfRoom, take
+
+LOOP_BYTES: Final = 256 * 1024
+"""Of one request, decompressed on the event loop."""
+PLAIN_LOOP_BYTES: Final = 2 * 1024 * 1024
+"""Of one request, checked there as they came: a pass over them costs an eighth of decompressing as many."""
+_USUAL_RATIO: Final = 4
+"""What compresses better than this may be decompressed twice: a little on the event loop, all of it aside."""
+_ATTRIBUTES: Final = 22
+_CODEC_MASK: Final = 7
+
+
+class Batch(NamedTuple):
+    """One partition's records, and what its topic takes."""
+
+    run: Buffer
+    rules: BatchRules
+
+
+class Kept(NamedTuple):
+    """The same in the form in which the topic keeps it."""
+
+    run: Buffer
+    batch: BatchInfo
+
+
+Checked = Kept | RequestError
+
+
+def codec_of(run: Buffer) -> int:
+    return run[_ATTRIBUTES] & _CODEC_MASK if len(run) > _ATTRIBUTES else 0
+
+
+def check_small(batches: Sequence[Batch], now_ms: int) -> list[Checked] | None:
+    """None: too much for the event loop."""
+    if sum(len(batch.run) for batch in batches) > PLAIN_LOOP_BYTES:
+        return None
+    compressed = [batch for batch in batches if codec_of(batch.run) or batch.rules.compression is not None]
+    room_bytes = LOOP_BYTES // max(len(compressed), 1)
+    if any(len(batch.run) * _USUAL_RATIO > room_bytes for batch in compressed):
+        return None
+    try:
+        return [_check(batch, now_ms, room_bytes) for batch in batches]
+    except OutOfRoom:
+        return None
+
+
+def check_all(batches: Sequence[Batch], now_ms: int) -> list[Checked]:
+    """Whatever they hold: for a thread."""
+    return [_check(batch, now_ms) for batch in batches]
+
+
+def _check(batch: Batch, now_ms: int, room_bytes: int = MAX_DECOMPRESSED_BYTES) -> Checked:
+    try:
+        return Kept(*take(batch.run, batch.rules, now_ms, room_bytes))
+    except RequestError as error:
+        return error

@@ -1,0 +1,91 @@
+"""A group's state machine as rows, and back: how another coordinator goes on with it.
+
+Stored are the members of the present generation. One that is only on its way into the next has heard of nothing yet
+and joins again. Sessions begin anew with a new coordinator, and so does the time within which a rebalance has to end.
+"""
+
+from typing import Final
+
+from lakestream.kafka.groups.members import Member
+from lakestream.kafka.groups.model import Protocol
+from lakestream.kafka.groups.state import Group, State
+from lakestream.metadata.groups import GroupState, Phase, StoredGroup, StoredMember
+
+_PHASES: Final[dict[State, Phase]] = {
+    State.EMPTY: "EMPTY",
+    State.PREPARING: "PREPARING",
+    State.COMPLETING: "COMPLETING",
+    State.STABLE: "STABLE",
+}
+_NEVER: Final = float("inf")
+
+
+def state_of(phase: Phase) -> State:
+    return State[phase]
+
+
+def stored(group: Group, before: GroupState, wall_ms: int) -> StoredGroup:
+    """What is to be kept of a group whose state was `before`."""
+    members = [_row(member) for member in group.members.values() if member.seated]
+    phase = _PHASES[group.state] if members else "EMPTY"
+    same = (phase, group.generation) == (before.phase, before.generation)
+    leads = group.leader in group.members and group.members[group.leader].seated
+    state = GroupState(
+        group.generation,
+        group.protocol_type,
+        phase,
+        group.protocol if members else None,
+        group.leader if leads else "",
+        before.changed_ms if same else wall_ms,
+    )
+    return StoredGroup(state, members)
+
+
+def restored(kept: StoredGroup, initial_delay_ms: int, max_members: int, now_ms: float) -> Group:
+    """The group as its last coordinator left it: members keep ids, generation and assignments; a rebalance that was
+    under way goes on."""
+    state = kept.state
+    phase = state_of(state.phase) if kept.members else State.EMPTY
+    rebalance_until_ms = now_ms + max((member.rebalance_timeout_ms for member in kept.members), default=0)
+    return Group(
+        initial_delay_ms,
+        max_members,
+        generation=state.generation,
+        state=phase,
+        protocol_type=state.protocol_type,
+        protocol=state.protocol,
+        leader=state.leader,
+        members={each.member_id: _member(each, now_ms, synced=phase is State.STABLE) for each in kept.members},
+        static={each.instance_id: each.member_id for each in kept.members if each.instance_id is not None},
+        _join_until_ms=rebalance_until_ms if phase is State.PREPARING else _NEVER,
+        _sync_until_ms=rebalance_until_ms if phase is State.COMPLETING else _NEVER,
+    )
+
+
+def _row(member: Member) -> StoredMember:
+    return StoredMember(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.session_timeout_ms,
+        member.rebalance_timeout_ms,
+        tuple((protocol.name, protocol.metadata) for protocol in member.protocols),
+        member.assignment,
+    )
+
+
+def _member(row: StoredMember, now_ms: float, *, synced: bool) -> Member:
+    return Member(
+        row.member_id,
+        row.instance_id,
+        row.client_id,
+        row.client_host,
+        row.session_timeout_ms,
+        row.rebalance_timeout_ms,
+        tuple(Protocol(name, metadata) for name, metadata in row.protocols),
+        now_ms + row.session_timeout_ms,
+        assignment=row.assignment,
+        synced=synced,
+        seated=True,
+    )

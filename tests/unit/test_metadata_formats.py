@@ -1,0 +1,86 @@
+"""Each kind of stored value has its own format; the one before is read, every other is refused and never rewritten."""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+from zlib import crc32
+
+import msgspec
+import pytest
+
+from lakestream.errors import CorruptObject
+from lakestream.metadata import codec
+from lakestream.metadata.commit import Batch, Offer
+from lakestream.metadata.committer import Committer, Unreadable, Verdict
+from lakestream.metadata.groups import GroupState
+from lakestream.metadata.head import DATA_EXTENT, HEAD, Extent, Head, ProducerRun, ProducerState, SessionMark, shard_of
+from lakestream.metadata.log import create_head
+from lakestream.metadata.memory import MemoryStore
+from lakestream.metadata.store import Address, Transaction
+from lakestream.model import StreamPartition
+from lakestream.runtime import system
+
+ADDRESS = Address("log/x", "row")
+MARK = [3, 4, 5, [[5, ""], [-1, "duplicate"]]]
+BEFORE: list[tuple[Any, Any]] = [
+    (
+        [9, 1, 2, 3, {"s": MARK}],
+        Head(9, 1, 2, 3, {"s": msgspec.convert(MARK, SessionMark)}, first_open=None, expired_producers=-1),
+    ),
+    ([0, 5, ["main"], "wal/x", 7, 8, 9, 10, b""], Extent(0, 5, ("main",), "wal/x", 7, 8, 9, 10, b"", DATA_EXTENT)),
+    (
+        [2, [[10, 14, 100, 0], [15, 15, 200, 1]]],
+        ProducerState(2, (ProducerRun(10, 14, 100, 0), ProducerRun(15, 15, 200, 1)), 10, -1),
+    ),
+    ([4, "consumer"], GroupState(4, "consumer", "EMPTY", None, "", 0)),
+]
+
+
+def stored(form: int, body: bytes, address: Address = ADDRESS) -> bytes:
+    seed = crc32(f"{address.shard}\0{address.key}".encode())
+    checksum = crc32(body, seed if form == codec.FIRST_FORMAT else crc32(bytes((form,)), seed))
+    return bytes((form,)) + checksum.to_bytes(4, "little") + body
+
+
+@pytest.mark.parametrize(("body", "value"), BEFORE)
+def test_the_format_before_is_read_and_the_present_one_is_written(body: Any, value: Any) -> None:
+    old = stored(2, msgspec.msgpack.encode(body))
+    assert codec.decode(old, type(value), ADDRESS) == value
+    new = codec.encode(value, ADDRESS)
+    assert new[0] == 3
+    assert codec.decode(new, type(value), ADDRESS) == value
+
+
+@pytest.mark.parametrize("form", [0, 1, 4, 255])
+@pytest.mark.parametrize(("body", "value"), BEFORE)
+def test_every_other_format_is_refused(body: Any, value: Any, form: int) -> None:
+    with pytest.raises(CorruptObject, match=f"is in format {form}, this version writes format 3"):
+        codec.decode(stored(form, msgspec.msgpack.encode(body)), type(value), ADDRESS)
+
+
+def test_other_kinds_keep_their_first_format() -> None:
+    assert codec.encode("text", ADDRESS)[0] == codec.FIRST_FORMAT
+    with pytest.raises(CorruptObject, match="is in format 3, this version writes format 2"):
+        codec.decode(stored(3, msgspec.msgpack.encode("text")), str, ADDRESS)
+
+
+def test_a_head_of_a_later_version_is_left_as_it_is() -> None:
+    """An older process does not know its last field and would drop it."""
+
+    async def main() -> None:
+        store = MemoryStore(system())
+        partition = StreamPartition(UUID(int=1), 0)
+        await create_head(store, partition)
+        at = Address(shard_of(partition), HEAD)
+        later = stored(4, msgspec.msgpack.encode([0, 0, 0, 0, {}, None, -1, "later"]), at)
+        await store.transact([Transaction(at.shard, {}, {HEAD: later})])
+        verdicts: dict[StreamPartition, Verdict] = {}
+        batch = Batch(0, 100, 10, 5, -1, -1, -1)
+        offer = Offer(partition, "s", 1, 1, ("main",), "s-1", 0, [batch], lambda start, end: 0)
+        await Committer(store).commit([offer], verdicts)
+        assert isinstance(verdicts[partition], Unreadable)
+        [entry] = await store.get([at])
+        assert entry is not None
+        assert entry.value == later
+
+    asyncio.run(main())
