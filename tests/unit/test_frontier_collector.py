@@ -5,8 +5,10 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from support.frontier import SETTINGS, Producer, World
+import pytest
+from support.frontier import SETTINGS, Crash, Producer, World
 
+from lakestream.bucket.found import FoundWal, find_wal
 from lakestream.errors import Unavailable, UnknownStream
 from lakestream.frontier.collector import Collected, Collector
 from lakestream.frontier.receipts import is_of_table
@@ -154,6 +156,75 @@ def test_a_receipt_is_kept_as_long_as_its_object() -> None:
     asyncio.run(scenario())
 
 
+async def told_in(world: World) -> FoundWal:
+    return await find_wal(world.objects, [await cluster_id(world.store, world.runtime)], lambda _: None)
+
+
+async def drain_but(world: World, stuck: Topic) -> None:
+    """All tables but this one get what is theirs."""
+    worker, _ = world.pipeline()
+
+    async def listed() -> list[Topic]:
+        return [topic for topic in world.topics.values() if topic != stuck]
+
+    worker._topics.list = listed  # type: ignore[method-assign]
+    await worker.tick()
+
+
+def test_what_a_dead_object_tells_of_a_living_one_outlives_it() -> None:
+    """The broker's next object, which has the receipt, is in its table long before the topic that is stuck."""
+
+    async def scenario() -> None:
+        world = World()
+        stuck, other = await world.create("stuck", 1), await world.create("other", 1)
+        [partition] = stuck.each_partition()
+        producer = Producer(world, "one")
+        for topic in (stuck, other, other):
+            await producer.append({topic.each_partition()[0]: [b"a"]})
+        [first, _, third] = await world.wal_keys()
+        told = (await told_in(world)).fates[partition][first]
+        assert [place.base_offset for place in told.placed] == [0]
+        await drain_but(world, stuck)
+        _, collector = world.pipeline()
+        await later(world, collector, 6)
+        assert first in await world.wal_keys()
+        assert third not in await world.wal_keys()
+        found = await told_in(world)
+        assert found.fates[partition] == {first: told}
+        assert sum(map(len, found.sections.values())) == 1
+        await world.drain()
+        await later(world, collector, 3)
+        assert await world.wal_keys() == []
+
+    asyncio.run(scenario())
+
+
+def test_no_object_is_left_without_its_receipt_by_deletes_that_do_not_all_take_place() -> None:
+    async def scenario() -> None:
+        world, _, _ = await dead_world(3)
+        [first, second, _, _] = await world.wal_keys()
+        _, collector = world.pipeline()
+        delete = world.objects.delete
+
+        async def dies(keys: Sequence[str]) -> None:
+            await delete([key for key in keys if key == second])
+            raise Crash
+
+        world.objects.delete = dies  # type: ignore[method-assign]
+        with pytest.raises(Crash):
+            await later(world, collector, 4)
+        assert first in await world.wal_keys()
+        assert second not in await world.wal_keys()
+        found = await told_in(world)
+        [fates] = found.fates.values()
+        assert fates[first].whole
+        world.objects.delete = delete  # type: ignore[method-assign]
+        await later(world, world.pipeline()[1], 3)
+        assert await world.wal_keys() == []
+
+    asyncio.run(scenario())
+
+
 def test_objects_of_another_cluster_in_the_bucket_are_left_alone() -> None:
     """Its log is in a metadata store of its own: nothing here says whether they live."""
 
@@ -220,9 +291,9 @@ def test_a_throttled_delete_is_tried_again_later_without_reading_footers_twice()
         found = await later(world, collector, 3)
         assert (found.deleted, found.undeleted) == (0, 4)
         assert (await later(world, collector)).deleted == 0
-        assert len(await world.wal_keys()) == 4, "receipts must not go before what they speak of"
-        assert (await later(world, collector)).deleted == 4
-        assert throttled.tails == 4
+        assert len(await world.wal_keys()) == 5, "receipts must not go before what they speak of"
+        assert (await later(world, collector)).deleted == 5
+        assert throttled.tails == 5
         assert await world.wal_keys() == []
 
     asyncio.run(scenario())

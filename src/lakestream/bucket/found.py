@@ -133,6 +133,7 @@ async def find_wal(objects: ObjectStore, clusters: Iterable[str], tell: Tell) ->
             tell(f"{start} of {len(infos)} WAL objects are read")
     found.objects = len(infos)
     latest: dict[str, int] = {}
+    given_up: set[str] = set()
     for info, footer in sorted(footers, key=lambda each: (each[1].session, each[1].flush)):
         # By the bucket's clock, but a later flush of a session never before an earlier one.
         time_ms = latest[footer.session] = max(info.modified_ms, latest.get(footer.session, 0))
@@ -140,6 +141,13 @@ async def find_wal(objects: ObjectStore, clusters: Iterable[str], tell: Tell) ->
             section = Section(info.key, span, (time_ms, footer.session, footer.flush))
             found.sections[span.partition].append(section)
         _add_fates(found, footer)
+        given_up |= {receipt.object_key for receipt in footer.receipts if not receipt.sections}
+    for partition, sections in found.sections.items():
+        fates = found.fates[partition]
+        for section in sections:
+            if section.object_key in given_up:
+                known = fates.get(section.object_key)
+                fates[section.object_key] = Fate(() if known is None else known.placed, whole=True)
     return found
 
 

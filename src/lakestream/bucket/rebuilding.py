@@ -1,17 +1,18 @@
 """One partition's log, rebuilt from what WAL objects and their receipts say. Pure but for the bytes that it asks for.
 
-What receipts place has its offsets. A gap between them is filled by sections of which no receipt speaks, the oldest
-first, if they fit; what is left of those is appended behind the end, except what the producer's sequences say is there
-already or never was. The table's frontier is where the log begins to be needed: a section that is in the
-table has a receipt (`frontier.receipts`), so what has none is in no table.
+What receipts place has its offsets, and so has what saved producers' states remember. A gap between them is filled by
+sections of which no receipt speaks (`gaps`); what is left of those is appended behind the end, except what the
+producer's sequences say is there already or never was. The table's frontier is where the log begins to be needed: a
+section that is in the table has a receipt (`frontier.receipts`), so what has none is in no table.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from lakestream.bucket.gaps import Candidate, Choice, Known, accept, fill, remember
 from lakestream.errors import StorageError
-from lakestream.metadata.commit import Batch, is_next, remembered_offset, replayed
+from lakestream.metadata.commit import Batch, batch_at, remembered_offset
 from lakestream.metadata.head import Extent, ProducerState
 from lakestream.model import StreamPartition
 from lakestream.objects import Buffer
@@ -24,28 +25,23 @@ STORES: Final = ("main",)
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One partition's part of a WAL object. `order`: by what is known of the time, and within a session by flush.
-    `placed`: the parts of it that receipts place."""
+    """One partition's part of a WAL object. `order`: what is known of its time, then its session and flush."""
 
     object_key: str
     span: Span
     order: tuple[int, str, int]
-    placed: tuple[Placed, ...] = ()
-
-    @property
-    def unplaced(self) -> int:
-        return self.span.record_count - sum(each.record_count for each in self.placed)
-
-    def is_placed(self, position: int) -> bool:
-        return any(each.position <= position < each.position + each.length for each in self.placed)
 
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What receipts say of a section. `whole`: a broker's, which speaks of every byte of it."""
+    """What receipts say of a section. `whole`: they speak of every byte of it."""
 
     placed: tuple[Placed, ...]
     whole: bool
+
+    def is_below(self, frontier: int) -> bool:
+        """Whether all of the section that was in the log is in the table."""
+        return self.whole and all(each.base_offset + each.record_count <= frontier for each in self.placed)
 
 
 @dataclass(slots=True)
@@ -73,40 +69,82 @@ async def rebuild(
     read: Read,
 ) -> Rebuilt:
     """`fates` by object key. Raises `StorageError` where records that were in the log are in no object any more."""
-    work = _Work(partition, Rebuilt(producers=dict(producers), next_offset=frontier), read)
-    unknown: list[Section] = []
-    placed: dict[tuple[str, int], tuple[Section, Placed]] = {}
+    evidence = _Evidence(producers)
     for section in sorted(sections, key=lambda each: each.order):
-        fate = fates.get(section.object_key)
-        if fate is None:
-            unknown.append(section)
-            continue
-        told = tuple(_told(each, section.span) for each in fate.placed)
-        placed |= {(section.object_key, each.position): (section, each) for each in told}
-        if not fate.whole and sum(each.record_count for each in told) < section.span.record_count:
-            unknown.append(replace(section, placed=told))
-    unknown = await work.place_remembered(unknown, placed, frontier)
-    for section, place in sorted(placed.values(), key=lambda each: each[1].base_offset):
-        end = place.base_offset + place.record_count
-        if end <= frontier:
-            await work.replay(section, place)
-        elif place.base_offset <= work.rebuilt.next_offset or await work.fill(unknown, place.base_offset):
-            await work.place(section, place)
-        else:
+        span, fate = section.span, fates.get(section.object_key)
+        data = bytes(await read(section.object_key, span.position, span.length))
+        if crc32c(data) == span.checksum:
+            evidence.take(section, [batch_at(info, span.position) for info in walk(data)], fate)
+        elif fate is None or not fate.is_below(frontier):
             raise StorageError(
-                f"partition {partition.index} of topic {partition.topic_id}: the records from offset"
-                f" {work.rebuilt.next_offset} to {place.base_offset - 1} were in the log, and no WAL object has them:"
-                " restore the bucket from a backup"
+                f"{section.object_key} is damaged, and the log needs its bytes from {span.position} to"
+                f" {span.position + span.length - 1}: restore the object from a backup"
             )
-    await work.append(unknown)
+    evidence.use_remembered(frontier)
+    work = _Work(partition, Rebuilt(producers=dict(producers), next_offset=frontier), read)
+    known = sorted(evidence.known)
+    filled = fill(known, evidence.candidates, frontier)
+    for each in known:
+        if each.end_offset <= frontier:
+            work.replay(each)
+            continue
+        for choice in filled.get(each.base_offset, ()):
+            await work.append_choice(evidence.candidates, choice)
+        await work.place(each)
+    await work.append(evidence.candidates)
+    left = sum(batch.record_count for each in evidence.candidates for batch in each.batches)
+    work.rebuilt.left_out = evidence.repeated + left
     return work.rebuilt
 
 
-def _told(place: Placed, span: Span) -> Placed:
-    """Receipts of WAL format 2 tell only where a section begins: it is taken for whole."""
-    if place.length >= 0:
-        return place
-    return Placed(place.base_offset, span.record_count, span.position, span.length)
+@dataclass(slots=True)
+class _Evidence:
+    """What is known of single batches. `repeated`: records of sections without receipt that are known elsewhere."""
+
+    producers: dict[int, ProducerState]
+    known: list[Known] = field(default_factory=list)
+    candidates: list[Candidate] = field(default_factory=list)
+    repeated: int = 0
+
+    def take(self, section: Section, batches: Sequence[Batch], fate: Fate | None) -> None:
+        rest = list(batches)
+        for place in () if fate is None else fate.placed:
+            # Receipts of WAL format 2 tell only where a section begins: it is taken for whole.
+            start, end = place.position, place.position + place.length
+            is_whole = place.length < 0
+            inside = tuple(each for each in rest if is_whole or start <= each.position < end)
+            rest = [each for each in rest if not is_whole and not start <= each.position < end]
+            if inside:
+                self.known.append(Known(place.base_offset, section.object_key, inside))
+        if rest and (fate is None or not fate.whole):
+            _, session, flush = section.order
+            self.candidates.append(Candidate(section.object_key, session, flush, tuple(rest)))
+
+    def use_remembered(self, frontier: int) -> None:
+        """Saved states tell the offsets of each producer's last batches, as good as a receipt. And a batch that is
+        known to lie somewhere lies nowhere else: other attempts at it were refused."""
+        placed = {_identity(batch) for each in self.known for batch in each.batches if batch.producer_id >= 0}
+        candidates, self.candidates = self.candidates, []
+        for candidate in candidates:
+            left = []
+            for batch in candidate.batches:
+                offset = remembered_offset(self.producers.get(batch.producer_id), batch)
+                if batch.producer_id >= 0 and _identity(batch) in placed:
+                    self.repeated += batch.record_count
+                elif offset is None:
+                    left.append(batch)
+                elif offset < frontier:
+                    # In the table, which has a receipt of the attempt that is there.
+                    self.repeated += batch.record_count
+                else:
+                    placed.add(_identity(batch))
+                    self.known.append(Known(offset, candidate.object_key, (batch,)))
+            if left:
+                self.candidates.append(replace(candidate, batches=tuple(left)))
+
+
+def _identity(batch: Batch) -> tuple[int, int, int]:
+    return batch.producer_id, batch.producer_epoch, batch.base_sequence
 
 
 @dataclass(slots=True)
@@ -115,126 +153,81 @@ class _Work:
     rebuilt: Rebuilt
     read: Read
 
-    async def place_remembered(
-        self, unknown: Sequence[Section], placed: dict[tuple[str, int], tuple[Section, Placed]], frontier: int
-    ) -> list[Section]:
-        """Producers' saved states tell the offsets of their last batches, as good as a receipt. What is left."""
-        left = []
-        taken = [(place.base_offset, place.base_offset + place.record_count) for _, place in placed.values()]
-        for section in unknown:
-            span = section.span
-            told = list(section.placed)
-            batches = await self._batches(section, span.position, span.length)
-            for batch, _ in batches:
-                position = span.position + batch.position
-                offset = remembered_offset(self.rebuilt.producers.get(batch.producer_id), batch)
-                if offset is None or section.is_placed(position):
-                    continue
-                place = Placed(offset, batch.record_count, position, batch.length)
-                told.append(place)
-                if offset < frontier or any(start <= offset < end for start, end in taken):
-                    self.rebuilt.left_out += batch.record_count
-                else:
-                    placed[section.object_key, position] = section, place
-                    taken.append((offset, offset + batch.record_count))
-            if sum(each.record_count for each in told) < span.record_count:
-                left.append(replace(section, placed=tuple(told)))
-        return left
-
-    async def replay(self, section: Section, place: Placed) -> None:
+    def replay(self, known: Known) -> None:
         """In the table: only its producers matter."""
-        offset = place.base_offset
-        for batch, _ in await self._batches(section, place.position, place.length):
-            self._remember(batch, offset)
-            offset += batch.record_count
+        self._remember(known.batches, known.base_offset)
 
-    async def place(self, section: Section, place: Placed) -> None:
-        if place.base_offset + place.record_count <= self.rebuilt.next_offset and self.rebuilt.extents:
+    async def place(self, known: Known) -> None:
+        if known.end_offset <= self.rebuilt.next_offset:
             raise StorageError(
                 f"partition {self.partition.index} of topic {self.partition.topic_id}: two receipts give the offsets"
-                f" from {place.base_offset} on away, one of them for {section.object_key}"
+                f" from {known.base_offset} on away, one of them for {known.object_key}"
             )
-        await self.replay(section, place)
-        data = await self.read(section.object_key, place.position, place.length)
-        self._add(section, place.base_offset, place.record_count, place.position, bytes(data))
+        if known.base_offset > self.rebuilt.next_offset:
+            raise StorageError(
+                f"partition {self.partition.index} of topic {self.partition.topic_id}: the records from offset"
+                f" {self.rebuilt.next_offset} to {known.base_offset - 1} were in the log, and no WAL object has them:"
+                " restore the bucket from a backup"
+            )
+        self._remember(known.batches, known.base_offset)
+        await self._add(known.object_key, known.base_offset, known.batches)
 
-    async def fill(self, unknown: list[Section], up_to: int) -> bool:
-        """Sections without receipt, up to an offset that a receipt gives. Whether they reach it."""
-        for section in list(unknown):
-            if self.rebuilt.next_offset == up_to:
-                break
-            if self.rebuilt.next_offset + section.unplaced <= up_to:
-                unknown.remove(section)
-                await self._append(section)
-        return self.rebuilt.next_offset == up_to
+    async def append(self, candidates: list[Candidate]) -> None:
+        """Behind the end, by the newest states. Brokers' objects may come in another order than they were committed
+        in: what waits for its producer's earlier batches is tried again."""
+        went_in = True
+        while went_in:
+            went_in = False
+            for candidate in list(candidates):
+                choice, _ = accept(candidate, self.rebuilt.producers, self.rebuilt.next_offset)
+                if choice.accepted:
+                    await self.append_choice(candidates, choice)
+                    went_in = True
 
-    async def append(self, unknown: Sequence[Section]) -> None:
-        """Behind the end. Brokers' objects may come in another order than they were committed in: what waits for its
-        producer's earlier batches is tried again."""
-        waiting = list(unknown)
-        while waiting:
-            refused = [section for section in waiting if not await self._append(section)]
-            if len(refused) == len(waiting):
-                break
-            waiting = refused
-        self.rebuilt.left_out += sum(section.unplaced for section in waiting)
+    async def append_choice(self, candidates: list[Candidate], choice: Choice) -> None:
+        """What the candidate has beside the choice stays one: a later attempt at the same may have been refused."""
+        candidate, accepted = choice.candidate, choice.accepted
+        for run in _runs(accepted):
+            base_offset = self.rebuilt.next_offset
+            self._remember(run, base_offset)
+            await self._add(candidate.object_key, base_offset, run)
+            self.rebuilt.appended += self.rebuilt.next_offset - base_offset
+        index = candidates.index(candidate)
+        positions = {batch.position for batch in accepted}
+        rest = tuple(batch for batch in candidate.batches if batch.position not in positions)
+        candidates[index : index + 1] = [replace(candidate, batches=rest)] if rest else []
 
-    async def _append(self, section: Section) -> bool:
-        """Whether any of it went in. Batches that cannot are left out once others of the section are in."""
-        span = section.span
-        batches = await self._batches(section, span.position, span.length)
-        accepted = False
-        refused = 0
-        for batch, data in batches:
-            if section.is_placed(span.position + batch.position):
-                continue
-            if is_next(self.rebuilt.producers.get(batch.producer_id), batch):
-                base_offset = self.rebuilt.next_offset
-                self._remember(batch, base_offset)
-                self._add(section, base_offset, batch.record_count, span.position + batch.position, data)
-                self.rebuilt.appended += batch.record_count
-                accepted = True
-            else:
-                refused += batch.record_count
-        if accepted:
-            self.rebuilt.left_out += refused
-        return accepted
+    def _remember(self, batches: Iterable[Batch], base_offset: int) -> None:
+        for batch in batches:
+            remember(self.rebuilt.producers, batch, base_offset)
+            base_offset += batch.record_count
 
-    def _remember(self, batch: Batch, base_offset: int) -> None:
-        if batch.producer_id >= 0:
-            known = self.rebuilt.producers.get(batch.producer_id)
-            self.rebuilt.producers[batch.producer_id] = replayed(known, batch, base_offset, batch.max_timestamp_ms)
-
-    def _add(self, section: Section, base_offset: int, count: int, position: int, data: bytes) -> None:
+    async def _add(self, object_key: str, base_offset: int, batches: Sequence[Batch]) -> None:
+        position = batches[0].position
+        length = batches[-1].position + batches[-1].length - position
+        data = bytes(await self.read(object_key, position, length))
+        end_offset = base_offset + sum(batch.record_count for batch in batches)
         self.rebuilt.extents.append(
             Extent(
                 base_offset=base_offset,
-                end_offset=base_offset + count,
+                end_offset=end_offset,
                 stores=STORES,
-                object_key=section.object_key,
+                object_key=object_key,
                 position=position,
-                length=len(data),
-                max_timestamp_ms=section.span.max_timestamp_ms,
+                length=length,
+                max_timestamp_ms=max(batch.max_timestamp_ms for batch in batches),
                 checksum=crc32c(data),
             )
         )
-        self.rebuilt.next_offset = base_offset + count
+        self.rebuilt.next_offset = end_offset
 
-    async def _batches(self, section: Section, position: int, length: int) -> list[tuple[Batch, bytes]]:
-        data = bytes(await self.read(section.object_key, position, length))
-        start = position - section.span.position
-        return [
-            (
-                Batch(
-                    position=start + info.position,
-                    length=info.length,
-                    record_count=info.record_count,
-                    max_timestamp_ms=info.max_timestamp_ms,
-                    producer_id=info.producer_id,
-                    producer_epoch=info.producer_epoch,
-                    base_sequence=info.base_sequence,
-                ),
-                data[info.position : info.position + info.length],
-            )
-            for info in walk(data)
-        ]
+
+def _runs(batches: Iterable[Batch]) -> list[list[Batch]]:
+    """Those that lie side by side in their object are one extent."""
+    runs: list[list[Batch]] = []
+    for batch in batches:
+        if runs and runs[-1][-1].position + runs[-1][-1].length == batch.position:
+            runs[-1].append(batch)
+        else:
+            runs.append([batch])
+    return runs

@@ -5,8 +5,9 @@ for: first the fence of every partition in the object's footer is raised above i
 read, *then* it is deleted. In any other order a broker that slept between PUT and commit would ack records whose
 object is gone. Age is courtesy to readers, never part of the proof.
 
-An object also stays while it holds the receipt of one that lives: the log must be rebuildable from the bucket. And one
-of another cluster, which may share the bucket, is never judged: its extents are not in this metadata store.
+The log must be rebuildable from the bucket at every moment, so what a dead object's footer tells of others outlives it
+(`frontier.receipts`). An object of another cluster, which may share the bucket, is never judged: its extents are not in
+this metadata store.
 """
 
 import asyncio
@@ -18,12 +19,12 @@ from typing import Final, TypeVar
 from lakestream.errors import CorruptObject, ObjectMissing, RetryableError
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.patience import still_waits
-from lakestream.frontier.receipts import is_of_table
+from lakestream.frontier.receipts import given_up, write_given_up
 from lakestream.metadata.counters import generation_and_clusters, raise_generation
 from lakestream.metadata.log import raise_fence, read_extents
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectInfo
-from lakestream.wal import WAL_PREFIX, Footer, is_foreign, parse_key, read_footer
+from lakestream.wal import WAL_PREFIX, Footer, Receipt, is_foreign, parse_key, read_footer
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -50,7 +51,6 @@ class _Contents:
     """What of a footer decides about life and death. Immutable, like its object."""
 
     partitions: frozenset[StreamPartition]
-    receipt_partitions: frozenset[StreamPartition]
     receipt_keys: frozenset[str]
 
 
@@ -62,6 +62,7 @@ class Collector:
         self._contents: OrderedDict[str, _Contents] = OrderedDict()
         self._after: str | None = None
         self._raised_ms: int | None = None
+        self._given_up: frozenset[str] = frozenset()
 
     async def collect(self) -> Collected:
         """One pass over a bounded number of objects; the next goes on behind them, whatever became of these."""
@@ -77,20 +78,43 @@ class Collector:
             elif found is not None:
                 contents[info.key] = found
         named = await self._fence_then_name(contents.values(), fence)
-        dead = [key for key, held in contents.items() if key not in named and not held.receipt_keys & named]
+        dead = [key for key in contents if key not in named]
         gone = await self._delete(dead, contents)
         for key in gone:
             self._contents.pop(key, None)
         return Collected(generation, len(candidates), len(gone), len(dead) - len(gone), tuple(corrupt))
 
     async def _delete(self, dead: Sequence[str], contents: Mapping[str, _Contents]) -> list[str]:
-        """Tables' receipts last, and only when nothing is left that they speak of: an object without receipt would be
-        taken for one that is in no table."""
-        receipts = [key for key in dead if is_of_table(parse_key(key).session)]
-        gone = await self._lake.delete([key for key in dead if key not in set(receipts)])
-        spoken = sorted({other for key in receipts for other in contents[key].receipt_keys} - set(gone))
-        present = {key for key, there in zip(spoken, await _each(self._exists, spoken), strict=True) if there}
-        return gone + await self._lake.delete([key for key in receipts if not contents[key].receipt_keys & present])
+        """Deletes take place in any order, and some may fail or never begin. An object that is left without receipt
+        would be taken for one that no table has: so before the first goes it is written down that all of them are dead,
+        with what their footers tell of objects that stay. What holds only receipts goes when all that it tells of is
+        gone."""
+        data = {key: contents[key].receipt_keys for key in dead if contents[key].partitions}
+        told = {key: contents[key].receipt_keys for key in dead if not contents[key].partitions}
+        fresh = [key for key in data if key not in self._given_up]
+        if fresh:
+            present = await self._present(_all(data) - data.keys())
+            holding = [key for key in fresh if data[key] & present]
+            kept = [each for found in await _each(self._receipts, holding) for each in found]
+            receipts = [*given_up(fresh), *(each for each in kept if each.object_key in present)]
+            key = await write_given_up(self._lake, receipts, max(parse_key(each).generation for each in fresh))
+            told[key] = frozenset(receipt.object_key for receipt in receipts)
+        gone = await self._lake.delete(list(data))
+        self._given_up = frozenset(data.keys() - set(gone))
+        left = await self._present(_all(told) - set(gone))
+        gone += await self._lake.delete([key for key, spoken in told.items() if not spoken & left])
+        return [key for key in gone if key in contents]
+
+    async def _present(self, keys: Iterable[str]) -> frozenset[str]:
+        asked = sorted(keys)
+        return frozenset(key for key, there in zip(asked, await _each(self._exists, asked), strict=True) if there)
+
+    async def _receipts(self, key: str) -> Sequence[Receipt]:
+        """None if another collector deletes it, which writes them down."""
+        try:
+            return (await read_footer(self._lake.objects, key)).receipts
+        except ObjectMissing:
+            return ()
 
     async def _exists(self, key: str) -> bool:
         try:
@@ -160,20 +184,20 @@ class Collector:
         """Every object that an extent of these partitions names, read after no other can be named any more."""
         held = list(contents)
         fenced = sorted({partition for each in held for partition in each.partitions})
-        looked_up = sorted({*fenced, *(partition for each in held for partition in each.receipt_partitions)})
         await _each(lambda partition: raise_fence(self._lake.store, partition, fence), fenced)
-        extents = await _each(lambda partition: read_extents(self._lake.store, partition), looked_up)
+        extents = await _each(lambda partition: read_extents(self._lake.store, partition), fenced)
         return frozenset(extent.object_key for found in extents for extent in found)
 
 
 def _contents(footer: Footer) -> _Contents:
     return _Contents(
         partitions=frozenset(span.partition for span in footer.spans),
-        receipt_partitions=frozenset(
-            section.partition for receipt in footer.receipts for section in receipt.sections if section.placed
-        ),
         receipt_keys=frozenset(receipt.object_key for receipt in footer.receipts),
     )
+
+
+def _all(receipt_keys: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    return frozenset().union(*receipt_keys.values())
 
 
 async def _first(lake: Lake) -> ObjectInfo | None:

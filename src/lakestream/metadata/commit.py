@@ -22,6 +22,7 @@ import msgspec
 from lakestream.metadata.head import Accepted, Extent, Head, ProducerRun, ProducerState, SessionMark
 from lakestream.metadata.log import live_marks
 from lakestream.model import StreamPartition
+from lakestream.records import BatchInfo
 
 REMEMBERED_RUNS: Final = 20
 """Of these a retry gets its original offset. A client has five batches in flight on a connection, and sends a
@@ -42,7 +43,7 @@ ProducerEpoch = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One batch as it lies in its section of the WAL object: `position` counts from the section's start."""
+    """One batch as it lies in a WAL object: in an offer `position` counts from the section's start."""
 
     position: int
     length: int
@@ -55,6 +56,19 @@ class Batch:
     @property
     def last_sequence(self) -> int:
         return (self.base_sequence + self.record_count - 1) % SEQUENCE_SPAN
+
+
+def batch_at(info: BatchInfo, start: int) -> Batch:
+    """`start`: where the bytes begin that `info` was read from."""
+    return Batch(
+        position=start + info.position,
+        length=info.length,
+        record_count=info.record_count,
+        max_timestamp_ms=info.max_timestamp_ms,
+        producer_id=info.producer_id,
+        producer_epoch=info.producer_epoch,
+        base_sequence=info.base_sequence,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,16 @@ from lakestream.errors import (
     SequenceGap,
     UnknownProducer,
 )
-from lakestream.metadata.commit import AWAITED, DUPLICATE, FENCED, SEQUENCE_GAP, UNKNOWN_PRODUCER, Batch, Offer
+from lakestream.metadata.commit import (
+    AWAITED,
+    DUPLICATE,
+    FENCED,
+    SEQUENCE_GAP,
+    UNKNOWN_PRODUCER,
+    Batch,
+    Offer,
+    batch_at,
+)
 from lakestream.metadata.head import Accepted
 from lakestream.model import StreamPartition
 from lakestream.objects.store import Buffer
@@ -141,21 +150,9 @@ def _laid_out(appends: Sequence[Append]) -> list[Batch]:
     batches: list[Batch] = []
     start = 0
     for append in appends:
-        batches += [_batch(info, start) for info in append.batches]
+        batches += [batch_at(info, start) for info in append.batches]
         start += len(append.run)
     return batches
-
-
-def _batch(info: BatchInfo, start: int) -> Batch:
-    return Batch(
-        position=start + info.position,
-        length=info.length,
-        record_count=info.record_count,
-        max_timestamp_ms=info.max_timestamp_ms,
-        producer_id=info.producer_id,
-        producer_epoch=info.producer_epoch,
-        base_sequence=info.base_sequence,
-    )
 
 
 def refusal_error(result: Accepted, log_start: int) -> LakestreamError | None:

@@ -1,8 +1,8 @@
 """What the footer of a WAL object says: where each partition's bytes lie, and what became of earlier objects.
 
-A receipt tells what became of sections of an earlier object, so that the log can be rebuilt from the bucket alone. It
-speaks of a section if it names its partition; of a section that no receipt speaks of the outcome is not known.
-In a section that a receipt speaks of:
+A receipt tells what became of sections of another object, so that the log can be rebuilt from the bucket alone. It
+speaks of a section if it names its partition; one that names none speaks of all of them. Of a section that no receipt
+speaks of the outcome is not known. In a section that a receipt speaks of:
 
 - each `Placed` range is in the log: its batches, in their order, have the offsets from `base_offset` on;
 - every other byte is not in the log and can never enter it from this object. `Refused` ranges give the reason for
@@ -11,7 +11,8 @@ In a section that a receipt speaks of:
 
 Receipts are written after the fact, in the next object of the same broker. One exception is written before: an object
 that replaces another (an upload that got no answer and was tried again, a section below the fence) gives up the
-replaced sections in its own footer, so that of the two at most one can ever count.
+replaced sections in its own footer, so that of the two at most one can ever count. And before objects are deleted, an
+object without sections gives all of them up, and repeats what they told of objects that stay.
 """
 
 from typing import Final

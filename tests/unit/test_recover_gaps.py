@@ -1,0 +1,190 @@
+"""Gaps of a rebuilt log: what lies in them is found from what is known around them, for random histories."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from support.batches import batch as build_batch
+from support.records import parse
+
+from lakestream.bucket.rebuilding import Fate, Rebuilt, Section, rebuild
+from lakestream.errors import StorageError
+from lakestream.metadata.commit import Offer, batch_at, decide
+from lakestream.metadata.head import Accepted, Head, ProducerState
+from lakestream.model import StreamPartition
+from lakestream.records import crc32c
+from lakestream.records.batches import walk
+from lakestream.runtime import system
+from lakestream.wal import Placed, Span
+
+PARTITION = StreamPartition(system().new_id(), 0)
+
+
+@dataclass
+class Log:
+    """Sections as the commit decides them, in one log, and receipts of those that are to have one."""
+
+    head: Head = field(default_factory=Head)
+    producers: dict[int, ProducerState] = field(default_factory=dict)
+    objects: dict[str, bytes] = field(default_factory=dict)
+    sections: list[Section] = field(default_factory=list)
+    fates: dict[str, Fate] = field(default_factory=dict)
+    records: dict[int, bytes] = field(default_factory=dict)
+
+    def put(self, session: str, *batches: bytes, time_ms: int = 0) -> Section:
+        flush = 1 + sum(section.order[1] == session for section in self.sections)
+        key, data = f"{session}-{flush}", b"".join(batches)
+        count = sum(info.record_count for info in walk(data))
+        span = Span(PARTITION, 0, len(data), crc32c(data), count, 0)
+        self.objects[key] = data
+        section = Section(key, span, (time_ms, session, flush))
+        self.sections.append(section)
+        return section
+
+    def commit(self, section: Section, *, receipt: bool = True) -> tuple[Accepted, ...]:
+        data = self.objects[section.object_key]
+        batches = [batch_at(info, 0) for info in walk(data)]
+        _, session, flush = section.order
+        offer = Offer(PARTITION, session, flush, 1, (), section.object_key, 0, batches, lambda start, end: 0)
+        decision = decide(self.head, self.producers, offer)
+        self.head, self.producers = decision.head, {**self.producers, **decision.producers}
+        placed = [
+            Placed(each.base_offset, each.end_offset - each.base_offset, each.position, each.length)
+            for each in decision.extents
+        ]
+        if receipt:
+            self.fates[section.object_key] = Fate(tuple(placed), whole=True)
+        for place in placed:
+            values = [each.value for each in parse([data[place.position : place.position + place.length]])]
+            self.records |= {place.base_offset + number: value for number, value in enumerate(values)}
+        return decision.results
+
+    def rebuild(self, *, frontier: int = 0, saved: dict[int, ProducerState] | None = None) -> Rebuilt:
+        async def read(key: str, start: int, length: int) -> bytes:
+            return self.objects[key][start : start + length]
+
+        return asyncio.run(rebuild(PARTITION, frontier, self.sections, self.fates, saved or {}, read))
+
+    def read(self, rebuilt: Rebuilt) -> dict[int, bytes]:
+        found: dict[int, bytes] = {}
+        for extent in rebuilt.extents:
+            data = self.objects[extent.object_key][extent.position : extent.position + extent.length]
+            assert crc32c(data) == extent.checksum
+            values = [each.value for each in parse([data])]
+            assert extent.end_offset - extent.base_offset == len(values)
+            found |= {extent.base_offset + number: value for number, value in enumerate(values)}
+        return found
+
+
+def numbered(producer_id: int, sequence: int, *values: bytes) -> bytes:
+    return build_batch(*values, producer=(producer_id, 0, sequence))
+
+
+def test_what_lies_in_a_gap_is_judged_by_the_log_there_not_by_the_state_saved_later() -> None:
+    """A flush whose outcome its broker never learned, and rows that were saved long after it."""
+    log = Log()
+    log.commit(log.put("a", numbered(1, 0, b"zero")))
+    log.commit(log.put("a", numbered(1, 1, b"one")), receipt=False)
+    refused = log.commit(log.put("b", build_batch(b"other"), numbered(1, 1, b"one")))
+    assert [each.base_offset for each in refused] == [2, 1]
+    for sequence in range(2, 60):
+        log.commit(log.put("b", numbered(1, sequence, b"%d" % sequence)))
+        log.commit(log.put("b", build_batch(b"between")))
+    rebuilt = log.rebuild(saved=log.producers)
+    assert log.read(rebuilt) == log.records
+    assert rebuilt.producers[1].runs[-1] == log.producers[1].runs[-1]
+
+
+def test_of_several_sections_those_are_chosen_that_fill_the_gap() -> None:
+    """The oldest alone would fit, and leave an offset that nothing fits."""
+    log = Log()
+    never = log.put("a", build_batch(b"never committed"), time_ms=1)
+    log.commit(log.put("b", build_batch(b"zero", b"one"), time_ms=2), receipt=False)
+    log.commit(log.put("c", build_batch(b"two"), time_ms=3))
+    rebuilt = log.rebuild()
+    found = log.read(rebuilt)
+    assert log.records.items() <= found.items()
+    assert found[3] == b"never committed"
+    assert rebuilt.extents[-1].object_key == never.object_key
+
+
+def test_a_producers_batches_lead_into_those_that_follow() -> None:
+    log = Log()
+    log.put("a", numbered(1, 0, b"an attempt that never arrived"), time_ms=1)
+    log.commit(log.put("b", build_batch(b"zero"), time_ms=2), receipt=False)
+    log.commit(log.put("b", numbered(1, 0, b"one")))
+    assert log.read(log.rebuild()) == log.records
+
+
+def test_records_that_are_nowhere_are_told() -> None:
+    log = Log()
+    log.commit(log.put("a", build_batch(b"zero", b"one")), receipt=False)
+    log.commit(log.put("b", build_batch(b"two")))
+    del log.sections[0]
+    with pytest.raises(StorageError, match="offset 0 to 1 were in the log, and no WAL object has them"):
+        log.rebuild()
+
+
+def test_a_damaged_section_is_named_unless_the_table_has_it() -> None:
+    log = Log()
+    log.commit(log.put("a", build_batch(b"zero")))
+    log.commit(log.put("a", build_batch(b"one")))
+    log.objects["a-1"] = log.objects["a-1"][:-1] + b"?"
+    assert log.read(log.rebuild(frontier=1)) == {1: b"one"}
+    with pytest.raises(StorageError, match="a-1 is damaged"):
+        log.rebuild()
+
+
+def play(seed: int) -> Log:
+    """Three brokers and their uploads, committed in any order between brokers; producers send again what had no
+    answer, elsewhere too. Of each session's flushes only the last may lack their receipts, and single ones before."""
+    chance, log = random.Random(seed), Log()
+    sequences, saved = dict.fromkeys(range(3), 0), dict[int, ProducerState]()
+    waiting: dict[str, list[Section]] = {"a": [], "b": [], "c": []}
+    unsettled: dict[int, bytes] = {}
+    forgetful = {session: chance.randint(0, 3) for session in waiting}
+    for step in range(chance.randint(4, 40)):
+        session = chance.choice("abc")
+        if waiting[session] and chance.random() < 0.6:
+            section = waiting[session].pop(0)
+            log.commit(section, receipt=chance.random() > 0.1 and len(waiting[session]) >= forgetful[session])
+            continue
+        batches = []
+        for producer in chance.sample(range(4), chance.randint(1, 3)):
+            values = [b"%d.%d.%d" % (producer, step, number) for number in range(chance.randint(1, 3))]
+            if producer == 3:
+                batches.append(build_batch(*values))
+                continue
+            if producer not in unsettled:
+                unsettled[producer] = numbered(producer, sequences[producer], *values)
+            batches.append(unsettled[producer])
+            known = log.producers.get(producer)
+            if known is not None and known.runs[-1].last_sequence >= sequences[producer]:
+                sequences[producer] = known.runs[-1].last_sequence + 1
+                del unsettled[producer]
+        waiting[session].append(log.put(session, *batches, time_ms=chance.choice((step, step - 3))))
+        if chance.random() < 0.1:
+            saved = dict(log.producers)
+    log.producers = saved
+    return log
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_a_random_history_is_rebuilt_with_every_record_once(seed: int) -> None:
+    log = play(seed)
+    rebuilt = log.rebuild(saved=log.producers)
+    found = log.read(rebuilt)
+    assert sorted(found) == list(range(rebuilt.next_offset))
+    values = list(found.values())
+    assert len(set(values)) == len(values), "a record is there twice"
+    assert set(log.records.values()) <= set(values), "a record is lost"
+    for key, fate in log.fates.items():
+        for place in fate.placed:
+            told = _values(log.objects[key][place.position : place.position + place.length])
+            assert [found[place.base_offset + number] for number in range(len(told))] == told
+
+
+def _values(data: bytes) -> Sequence[bytes | None]:
+    return [each.value for each in parse([data])]
