@@ -4,8 +4,9 @@ The invariants are those of docs/ARCHITECTURE.md. A violation ends the history. 
 by `simulator.watcher`, which shares this record.
 """
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 from typing import NoReturn
 from uuid import UUID
 
@@ -29,6 +30,8 @@ class Auditor:
         """Of each producer, number of a batch → its first and last offset."""
         self._sent: dict[bytes, tuple[StreamPartition, int, bool]] = {}
         """Value → where it belongs, how often it may be in the log at the most, whether its producer's order counts."""
+        self._renumbered: dict[bytes, int] = {}
+        """Value → how often it was sent again in a new epoch."""
         self.deleted: dict[StreamPartition, dict[int, None]] = {}
         """Offsets that an outside engine deleted, or tried to, and those that folds have taken out."""
         self.retired: dict[StreamPartition, dict[int, None]] = {}
@@ -53,6 +56,11 @@ class Auditor:
     def sending(self, partition: StreamPartition, values: Sequence[bytes], copies: int, *, ordered: bool) -> None:
         for value in values:
             self._sent[value] = (partition, copies, ordered)
+
+    def renumbering(self, values: Sequence[bytes]) -> None:
+        """Sent again in a new epoch: the log knows that the old one is closed, and only the log does."""
+        for value in values:
+            self._renumbered[value] = self._renumbered.get(value, 0) + 1
 
     def told(self, partition: StreamPartition, offset: int, value: bytes, who: str) -> None:
         """Somebody was told that `value` is at `offset`: nobody may ever be told otherwise."""
@@ -134,19 +142,42 @@ class Auditor:
             partition = StreamPartition(topic, index)
             self.read(partition, 0, mine, frontier, "the table", missing=self.retired.get(partition, {}))
 
+    def audit_rebuilt(
+        self,
+        partition: StreamPartition,
+        frontier: int,
+        acked: Mapping[int, bytes],
+        table: Sequence[Row],
+        tail: Sequence[Row],
+        moved_most: int,
+    ) -> None:
+        """I3 and I1, of a log that was rebuilt beside its table: every record once, at its offset. Only those that no
+        receipt tells of may have moved, or be there once more for each epoch that they were sent in."""
+        found = {row.offset: row.value for row in tail if row.offset >= frontier}
+        values = set(found.values())
+        lost = [value for offset, value in acked.items() if offset >= frontier and value not in values]
+        if lost:
+            self.fail(f"I3: {lost[0]!r} is acknowledged, and not in the rebuilt log of partition {partition.index}")
+        moved = sum(offset >= frontier and found.get(offset) != value for offset, value in acked.items())
+        if moved > moved_most:
+            self.fail(f"I3: {moved} records of partition {partition.index} have moved, {moved_most} without receipt")
+        if not self.forgetful:
+            self._count([*(row.value for row in table), *found.values()], self._renumbered)
+
     def _check_gap(self, partition: StreamPartition, start: int, end: int, who: str, missing: Container[int]) -> None:
         deleted = self.deleted.get(partition, {})
         for offset in range(start, end):
             if offset not in deleted and offset not in missing:
                 self.fail(f"I2/I4: {who} skips {partition.index}/{offset}")
 
-    def _count(self, values: Iterable[bytes]) -> None:
+    def _count(self, values: Iterable[bytes], more: Mapping[bytes, int] = MappingProxyType({})) -> None:
         counts: dict[bytes, int] = {}
         for value in values:
             counts[value] = counts.get(value, 0) + 1
         for value, count in counts.items():
-            if count > self._sent[value][1]:
-                self.fail(f"I1: {value!r} is in the log {count} times; {self._sent[value][1]} were possible")
+            possible = self._sent[value][1] + more.get(value, 0)
+            if count > possible:
+                self.fail(f"I1: {value!r} is in the log {count} times; {possible} were possible")
 
     def _check_order(self, rows: Iterable[Row]) -> None:
         """I8: what an idempotent producer gave up is fenced by what it sent in its next epoch."""

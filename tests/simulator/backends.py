@@ -77,7 +77,7 @@ class SimulatedObjects:
         self.objects: dict[str, bytes] = {}
         self.on_delete: Callable[[str], None] = lambda key: None
         self._written_at_s: dict[str, float] = {}
-        self._written_at_ms: dict[str, int] = {}
+        self.written_at_ms: dict[str, int] = {}
         self._graves: dict[str, tuple[float, bytes]] = {}
         """What was deleted: when, and what it was."""
 
@@ -94,7 +94,7 @@ class SimulatedObjects:
                 raise Conflict(f"{self.url}/{key} exists already")
             self.objects[key] = data
             self._written_at_s[key] = self._world.loop.time()
-            self._written_at_ms[key] = self._world.now_ms()
+            self.written_at_ms[key] = self._world.now_ms()
 
         await self._world.operation(f"put {key}", apply, place="bucket")
 
@@ -126,7 +126,7 @@ class SimulatedObjects:
         def apply() -> "list[ObjectInfo]":
             found = {key: data for key, (gone_s, data) in self._graves.items() if gone_s > as_of_s} | self.objects
             return [
-                ObjectInfo(key, len(found[key]), self._written_at_ms[key])
+                ObjectInfo(key, len(found[key]), self.written_at_ms[key])
                 for key in sorted(key for key in found if key.startswith(folder))
                 if (after is None or key > after) and self._written_at_s[key] <= as_of_s
             ]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 from unittest.mock import patch
 from uuid import UUID
 
@@ -35,6 +35,7 @@ from simulator.freshener import FreshenerActor
 from simulator.groups import MemberActor, StrangerActor
 from simulator.keeper import KeeperActor, small_folds
 from simulator.loop import START_S, SimulatedLoop, Stuck
+from simulator.losses import LOSSES, LossActor
 from simulator.membership import Membership
 from simulator.outsiders import EngineActor, OwnerActor
 from simulator.policies import MERGES, policy_of, suited
@@ -49,6 +50,12 @@ _NOWHERE = StreamPartition(UUID(int=7), 0)
 _DOORS = (11, 10)
 """In every so many histories, those with this remainder, engines load the table. Not drawn: what all others play stays
 the same."""
+
+
+class Visitor(Protocol):
+    """Who takes part until the faults stop."""
+
+    async def live(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +145,14 @@ class History:
         for server in (*self._brokers, *self._pipelines):
             self._spawn(server.live())
         await self._owner.create()
-        visitors: list[ConsumerActor | MemberActor | StrangerActor | EngineActor | FreshenerActor | KeeperActor] = [
+        visitors: list[Visitor] = [
             *self._keepers,
             *(ConsumerActor(self, number) for number in range(scene.consumers)),
             *(MemberActor(self, number) for number in range(scene.members)),
             *([StrangerActor(self)] if scene.members else []),
             *([EngineActor(self)] if scene.engine else []),
             *([FreshenerActor(self)] if self.seed % _DOORS[0] == _DOORS[1] else []),
+            *([LossActor(self)] if self.seed % LOSSES[0] == LOSSES[1] else []),
         ]
         visiting = [self._spawn(visitor.live()) for visitor in visitors]
         producers = [

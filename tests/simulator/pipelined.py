@@ -142,6 +142,7 @@ class Pipeline:
         self._has_gap = False
         for sent in self._flying:
             self._number(sent)
+            self._history.auditor.renumbering(sent.values)
 
     def _number(self, sent: Sent) -> None:
         assert self._producer is not None

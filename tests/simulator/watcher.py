@@ -79,6 +79,10 @@ class Watcher:
             self._auditor.fail(f"I5: topic {topic.hex[:4]} has no table of its own")
         return found
 
+    def is_there(self, partition: StreamPartition) -> bool:
+        """It has a log and a table: nobody is just creating or deleting it."""
+        return shard_of(partition) in self._heads and f"table/{partition.topic_id.hex}" in self._views
+
     def log_start(self, partition: StreamPartition) -> int:
         """Of a log that was deleted: where it began."""
         return self._log_starts.get(shard_of(partition), 0)

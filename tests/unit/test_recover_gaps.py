@@ -144,12 +144,13 @@ def play(seed: int) -> Log:
     sequences, saved = dict.fromkeys(range(3), 0), dict[int, ProducerState]()
     waiting: dict[str, list[Section]] = {"a": [], "b": [], "c": []}
     unsettled: dict[int, bytes] = {}
-    forgetful = {session: chance.randint(0, 3) for session in waiting}
+    committed: dict[str, list[Section]] = {"a": [], "b": [], "c": []}
     for step in range(chance.randint(4, 40)):
         session = chance.choice("abc")
         if waiting[session] and chance.random() < 0.6:
             section = waiting[session].pop(0)
-            log.commit(section, receipt=chance.random() > 0.1 and len(waiting[session]) >= forgetful[session])
+            log.commit(section)
+            committed[session].append(section)
             continue
         batches = []
         for producer in chance.sample(range(4), chance.randint(1, 3)):
@@ -167,6 +168,10 @@ def play(seed: int) -> Log:
         waiting[session].append(log.put(session, *batches, time_ms=chance.choice((step, step - 3))))
         if chance.random() < 0.1:
             saved = dict(log.producers)
+    for sections in committed.values():
+        last = chance.randint(0, 3)
+        for section in [*sections[len(sections) - last :], *(each for each in sections if chance.random() < 0.05)]:
+            log.fates.pop(section.object_key, None)
     log.producers = saved
     return log
 

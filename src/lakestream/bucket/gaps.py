@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from lakestream.metadata.commit import Batch, is_next, replayed
+from lakestream.metadata.commit import SEQUENCE_SPAN, Batch, is_next, replayed
 from lakestream.metadata.head import ProducerState
 
 _STEPS_MOST: Final = 100_000
@@ -21,33 +21,81 @@ States = Mapping[int, ProducerState]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What may lie in a gap: the batches of one section that nothing else accounts for."""
+    """What may lie in a gap: the batches of one section that receipts do not speak of. `elsewhere`: positions of those
+    that are known to lie elsewhere, so that this attempt at them was refused."""
 
     object_key: str
     session: str
     flush: int
     batches: tuple[Batch, ...]
+    elsewhere: frozenset[int] = frozenset()
+
+    @property
+    def unplaced(self) -> list[Batch]:
+        return [batch for batch in self.batches if batch.position not in self.elsewhere]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """These batches of the candidate were in the log; its others were refused."""
+    """These batches of the candidate were in the log; its others were refused. `is_early`: some of those would not have
+    been, at that point of the log."""
 
     candidate: Candidate
     accepted: tuple[Batch, ...]
+    is_early: bool = False
 
 
-def accept(candidate: Candidate, states: States, base_offset: int) -> tuple[Choice, dict[int, ProducerState]]:
+class Waiting:
+    """Which batches have others before them among those that are still to be placed: the first of an epoch that is
+    known follows no state, and one that lands too early shuts out those before it."""
+
+    def __init__(self, candidates: Iterable[Candidate]) -> None:
+        self._lowest_epochs: dict[int, int] = {}
+        self._lowest_sequences: dict[tuple[int, int], int] = {}
+        for batch in (batch for candidate in candidates for batch in candidate.unplaced):
+            producer_id, epoch = batch.producer_id, batch.producer_epoch
+            self._lowest_epochs[producer_id] = min(epoch, self._lowest_epochs.get(producer_id, epoch))
+            lowest = self._lowest_sequences.get((producer_id, epoch))
+            if lowest is None or _is_before(batch.base_sequence, lowest):
+                self._lowest_sequences[producer_id, epoch] = batch.base_sequence
+
+    def holds_back(self, batch: Batch, state: ProducerState | None) -> bool:
+        if batch.producer_id < 0 or (state is not None and state.epoch == batch.producer_epoch):
+            return False
+        lowest_epoch = self._lowest_epochs.get(batch.producer_id, batch.producer_epoch)
+        return lowest_epoch < batch.producer_epoch or self.has_earlier(batch)
+
+    def has_earlier(self, batch: Batch) -> bool:
+        """Whether earlier ones of the same epoch are still to be placed."""
+        lowest = self._lowest_sequences.get((batch.producer_id, batch.producer_epoch))
+        return lowest is not None and _is_before(lowest, batch.base_sequence)
+
+
+def _is_before(sequence: int, other: int) -> bool:
+    """Sequences wrap around."""
+    return 0 < (other - sequence) % SEQUENCE_SPAN < SEQUENCE_SPAN // 2
+
+
+def accept(
+    candidate: Candidate, states: States, base_offset: int, waiting: Waiting | None
+) -> tuple[Choice, dict[int, ProducerState]]:
     """What a commit would have accepted at this offset, and the producers' states after it."""
     after = dict(states)
     accepted = []
+    is_early = False
     for batch in candidate.batches:
-        if not is_next(after.get(batch.producer_id), batch):
+        state = after.get(batch.producer_id)
+        if not is_next(state, batch):
             continue
-        accepted.append(batch)
-        remember(after, batch, base_offset)
-        base_offset += batch.record_count
-    return Choice(candidate, tuple(accepted)), after
+        if batch.position in candidate.elsewhere:
+            is_early |= state is not None
+        elif waiting is not None and waiting.holds_back(batch, state):
+            is_early = True
+        else:
+            accepted.append(batch)
+            remember(after, batch, base_offset)
+            base_offset += batch.record_count
+    return Choice(candidate, tuple(accepted), is_early), after
 
 
 def remember(states: dict[int, ProducerState], batch: Batch, base_offset: int) -> None:
@@ -103,7 +151,7 @@ class _Search:
         """The log is whole up to `offset`, which `known` before `number` and the choices reach."""
         while number < len(self.known) and self.known[number].base_offset <= offset:
             each = self.known[number]
-            if self.is_continuous and each.end_offset > offset and not _follows(each.batches, states):
+            if self.is_continuous and each.end_offset > offset and not self._follows(each.batches, states):
                 return False
             at = each.base_offset
             for batch in each.batches:
@@ -116,21 +164,26 @@ class _Search:
         if number > self.farthest:
             self.farthest, self.farthest_chosen = number, list(self.chosen)
         end = self.known[number].base_offset
+        waiting = Waiting(self._left()) if self.is_continuous else None
         for candidate in self.candidates:
             self.steps += 1
             if self.steps > _STEPS_MOST:
                 return False
             if not self._may_come(candidate):
                 continue
-            choice, after = accept(candidate, states, offset)
+            choice, after = accept(candidate, states, offset, waiting)
             count = sum(batch.record_count for batch in choice.accepted)
-            if count == 0 or offset + count > end:
+            if count == 0 or offset + count > end or (self.is_continuous and choice.is_early):
                 continue
             self.chosen.append((end, choice))
             if self.run(number, offset + count, after):
                 return True
             self.chosen.pop()
         return False
+
+    def _left(self) -> list[Candidate]:
+        chosen = {choice.candidate.object_key for _, choice in self.chosen}
+        return [candidate for candidate in self.candidates if candidate.object_key not in chosen]
 
     def _may_come(self, candidate: Candidate) -> bool:
         for _, choice in self.chosen:
@@ -141,11 +194,15 @@ class _Search:
                 return False
         return True
 
-
-def _follows(batches: Iterable[Batch], states: States) -> bool:
-    """Whether these batches, which were accepted, could have been after these states."""
-    first: dict[int, Batch] = {}
-    for batch in batches:
-        if batch.producer_id >= 0:
-            first.setdefault(batch.producer_id, batch)
-    return all(is_next(states.get(producer_id), batch) for producer_id, batch in first.items())
+    def _follows(self, batches: Iterable[Batch], states: States) -> bool:
+        """Whether these batches, which were accepted, could have been after these states."""
+        first: dict[int, Batch] = {}
+        for batch in batches:
+            if batch.producer_id >= 0:
+                first.setdefault(batch.producer_id, batch)
+        unseen = [batch for producer_id, batch in first.items() if producer_id not in states]
+        if unseen:
+            waiting = Waiting(self._left())
+            if any(waiting.has_earlier(batch) for batch in unseen):
+                return False
+        return all(is_next(states.get(producer_id), batch) for producer_id, batch in first.items())

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from lakestream.bucket.gaps import Candidate, Choice, Known, accept, fill, remember
+from lakestream.bucket.gaps import Candidate, Choice, Known, Waiting, accept, fill, remember
 from lakestream.errors import StorageError
 from lakestream.metadata.commit import Batch, batch_at, remembered_offset
 from lakestream.metadata.head import Extent, ProducerState
@@ -92,7 +92,7 @@ async def rebuild(
             await work.append_choice(evidence.candidates, choice)
         await work.place(each)
     await work.append(evidence.candidates)
-    left = sum(batch.record_count for each in evidence.candidates for batch in each.batches)
+    left = sum(batch.record_count for each in evidence.candidates for batch in each.unplaced)
     work.rebuilt.left_out = evidence.repeated + left
     return work.rebuilt
 
@@ -126,21 +126,22 @@ class _Evidence:
         placed = {_identity(batch) for each in self.known for batch in each.batches if batch.producer_id >= 0}
         candidates, self.candidates = self.candidates, []
         for candidate in candidates:
-            left = []
+            elsewhere = set()
             for batch in candidate.batches:
                 offset = remembered_offset(self.producers.get(batch.producer_id), batch)
-                if batch.producer_id >= 0 and _identity(batch) in placed:
-                    self.repeated += batch.record_count
-                elif offset is None:
-                    left.append(batch)
-                elif offset < frontier:
-                    # In the table, which has a receipt of the attempt that is there.
+                is_known = batch.producer_id >= 0 and _identity(batch) in placed
+                if not is_known and offset is None:
+                    continue
+                elsewhere.add(batch.position)
+                # What is remembered below the frontier is in the table, which has a receipt of another attempt.
+                if is_known or offset is None or offset < frontier:
                     self.repeated += batch.record_count
                 else:
                     placed.add(_identity(batch))
                     self.known.append(Known(offset, candidate.object_key, (batch,)))
-            if left:
-                self.candidates.append(replace(candidate, batches=tuple(left)))
+            candidate = replace(candidate, elsewhere=frozenset(elsewhere))
+            if candidate.unplaced:
+                self.candidates.append(candidate)
 
 
 def _identity(batch: Batch) -> tuple[int, int, int]:
@@ -173,16 +174,18 @@ class _Work:
         await self._add(known.object_key, known.base_offset, known.batches)
 
     async def append(self, candidates: list[Candidate]) -> None:
-        """Behind the end, by the newest states. Brokers' objects may come in another order than they were committed
-        in: what waits for its producer's earlier batches is tried again."""
-        went_in = True
-        while went_in:
-            went_in = False
-            for candidate in list(candidates):
-                choice, _ = accept(candidate, self.rebuilt.producers, self.rebuilt.next_offset)
-                if choice.accepted:
-                    await self.append_choice(candidates, choice)
-                    went_in = True
+        """Behind the end, by the newest states. Objects may come in another order than they were committed in: what
+        has others before it waits for them, unless nothing else is left."""
+        while await self._append_next(candidates, Waiting(candidates)) or await self._append_next(candidates, None):
+            pass
+
+    async def _append_next(self, candidates: list[Candidate], waiting: Waiting | None) -> bool:
+        for candidate in candidates:
+            choice, _ = accept(candidate, self.rebuilt.producers, self.rebuilt.next_offset, waiting)
+            if choice.accepted:
+                await self.append_choice(candidates, choice)
+                return True
+        return False
 
     async def append_choice(self, candidates: list[Candidate], choice: Choice) -> None:
         """What the candidate has beside the choice stays one: a later attempt at the same may have been refused."""
@@ -193,9 +196,8 @@ class _Work:
             await self._add(candidate.object_key, base_offset, run)
             self.rebuilt.appended += self.rebuilt.next_offset - base_offset
         index = candidates.index(candidate)
-        positions = {batch.position for batch in accepted}
-        rest = tuple(batch for batch in candidate.batches if batch.position not in positions)
-        candidates[index : index + 1] = [replace(candidate, batches=rest)] if rest else []
+        rest = replace(candidate, elsewhere=candidate.elsewhere | {batch.position for batch in accepted})
+        candidates[index : index + 1] = [rest] if rest.unplaced else []
 
     def _remember(self, batches: Iterable[Batch], base_offset: int) -> None:
         for batch in batches:

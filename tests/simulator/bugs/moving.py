@@ -41,8 +41,8 @@ def delete_before_the_grace() -> Iterator[None]:
     """Whatever no extent names is collected at once, also what was uploaded a moment ago."""
     real = collector.Collector._candidates
 
-    async def candidates(self: collector.Collector, fence: int) -> Any:
-        return await real(self, fence + collector.FENCE_DISTANCE + 1)
+    async def candidates(self: collector.Collector, fence: int, clusters: Any) -> Any:
+        return await real(self, fence + collector.FENCE_DISTANCE + 1, clusters)
 
     with patch.object(collector.Collector, "_candidates", candidates):
         yield
@@ -54,9 +54,9 @@ def extents_read_before_the_fence() -> Iterator[None]:
 
     async def fence_then_name(self: collector.Collector, contents: Any, fence: int) -> frozenset[str]:
         store, held = self._lake.store, list(contents)
-        partitions = sorted({partition for each in held for partition in each.partitions | each.receipt_partitions})
+        partitions = sorted({partition for each in held for partition in each.partitions})
         found = [await log.read_extents(store, partition) for partition in partitions]
-        for partition in sorted({partition for each in held for partition in each.partitions}):
+        for partition in partitions:
             await log.raise_fence(store, partition, fence)
         return frozenset(extent.object_key for extents in found for extent in extents)
 

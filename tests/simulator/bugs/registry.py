@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
+from simulator.losses import LOSSES
 from simulator.policies import KEPT
 
 Plant = Callable[[], AbstractContextManager[None]]
 BUGS: Final[dict[str, Plant]] = {}
-_UPKEEP: Final[set[str]] = set()
+_SHOWN_IN: Final[dict[str, tuple[int, int]]] = {}
+"""Bug → in every so many histories, those with this remainder, it can show. Of the others: in all."""
 
 
 def bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
@@ -19,14 +21,21 @@ def bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
 
 def upkeep_bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
     """One that shows only where somebody looks after the table."""
-    _UPKEEP.add(_name(plant))
+    _SHOWN_IN[_name(plant)] = KEPT
+    return bug(plant)
+
+
+def loss_bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
+    """One that shows only where the metadata store is lost."""
+    _SHOWN_IN[_name(plant)] = LOSSES
     return bug(plant)
 
 
 def seeds_for(name: str, count: int) -> range:
     """The first so many seeds of histories in which the bug can show."""
-    step = KEPT[0] if name in _UPKEEP else 1
-    return range(step, step * count + 1, step)
+    step, remainder = _SHOWN_IN.get(name, (1, 0))
+    first = remainder or step
+    return range(first, first + step * count, step)
 
 
 def _name(plant: Callable[[], Iterator[None]]) -> str:

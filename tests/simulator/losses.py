@@ -1,0 +1,122 @@
+"""The metadata store is lost: at any moment the log must come back from what lies in the bucket.
+
+Nothing is really lost: the bucket as it is and rows as they were saved some time before are copied, the log is rebuilt
+from the copy by the real code, and held against what was acknowledged until then. The history goes on undisturbed.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from lakestream.bucket.found import find_wal
+from lakestream.bucket.rebuilding import Rebuilt, rebuild
+from lakestream.errors import ObjectMissing, StorageError
+from lakestream.metadata import codec
+from lakestream.metadata.counters import known_cluster
+from lakestream.metadata.head import PRODUCERS, ProducerState, shard_of
+from lakestream.metadata.store import Address
+from lakestream.model import StreamPartition
+from lakestream.objects import ObjectInfo
+from lakestream.wal import WAL_PREFIX
+from simulator.batches import Row, rows
+from simulator.world import run_now
+
+if TYPE_CHECKING:
+    from simulator.history import History
+
+LOSSES: Final = (7, 3)
+"""In every so many histories, those with this remainder, the store is lost now and then. Not drawn: what all others
+play stays the same."""
+_REST_S: Final = (0.05, 0.8)
+
+Producers = dict[StreamPartition, dict[int, ProducerState]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A bucket at one moment, as far as its WAL goes."""
+
+    objects: dict[str, bytes]
+    written_at_ms: dict[str, int]
+    url: str = "copy:/"
+
+    async def list(self, prefix: str, *, after: str | None = None) -> AsyncIterator[ObjectInfo]:
+        for key in sorted(self.objects):
+            yield ObjectInfo(key, len(self.objects[key]), self.written_at_ms[key])
+
+    async def get_tail(self, key: str, length: int) -> bytes:
+        if key not in self.objects:
+            raise ObjectMissing(f"{key} does not exist")
+        return self.objects[key][-length:]
+
+    async def get_range(self, key: str, start: int, length: int, *, once: bool = False) -> bytes:
+        return self.objects[key][start : start + length]
+
+
+class LossActor:
+    """Saves rows, and later looks whether the log could be rebuilt."""
+
+    def __init__(self, history: "History") -> None:
+        self._history = history
+        self._random = Random(history.seed)
+
+    async def live(self) -> None:
+        saved: Producers = {}
+        while True:
+            await asyncio.sleep(self._random.uniform(*_REST_S))
+            if self._random.random() < 0.4:
+                saved = self._save()
+            else:
+                await self._lose(saved)
+
+    def _save(self) -> Producers:
+        saved: Producers = {}
+        for partition in self._history.partitions():
+            shard = shard_of(partition)
+            saved[partition] = {
+                int(entry.key.rpartition("/")[2], 16): codec.decode(
+                    entry.value, ProducerState, Address(shard, entry.key)
+                )
+                for entry in run_now(self._history.store.core.range(shard, *PRODUCERS))
+            }
+        return saved
+
+    async def _lose(self, saved: Producers) -> None:
+        """All that is read of the present is read before the first wait."""
+        history, objects = self._history, self._history.objects
+        if history.topic is None or not all(map(history.watcher.is_there, history.partitions())):
+            return
+        wal = {key: data for key, data in objects.objects.items() if key.startswith(WAL_PREFIX)}
+        bucket = _Copy(wal, {key: objects.written_at_ms[key] for key in wal})
+        view = history.watcher.view(history.topic.topic_id)
+        in_table = history.watcher.table_rows(view)
+        acked = {partition: dict(history.auditor.acked.get(partition, {})) for partition in history.partitions()}
+        cluster = run_now(known_cluster(history.store.core))
+        found = await find_wal(bucket, () if cluster is None else (cluster,), lambda _: None)  # type: ignore[arg-type]
+        for partition, told in acked.items():
+            frontier = view.frontier[partition.index]
+            try:
+                rebuilt = await rebuild(
+                    partition,
+                    frontier,
+                    found.sections.get(partition, ()),
+                    found.fates.get(partition, {}),
+                    saved.get(partition, {}),
+                    bucket.get_range,
+                )
+            except StorageError as error:
+                history.auditor.fail(f"I3: the log of partition {partition.index} cannot be rebuilt: {error}")
+            tail = _tail(rebuilt, bucket, partition)
+            history.world.trace(f"{partition.index} is rebuilt from {frontier} to {rebuilt.next_offset}")
+            below = [row for row in in_table if row.partition == partition.index]
+            history.auditor.audit_rebuilt(partition, frontier, told, below, tail, rebuilt.appended)
+
+
+def _tail(rebuilt: Rebuilt, bucket: _Copy, partition: StreamPartition) -> list[Row]:
+    found: list[Row] = []
+    for extent in rebuilt.extents:
+        data = bucket.objects[extent.object_key][extent.position : extent.position + extent.length]
+        found += rows(data, partition.index, extent.base_offset)
+    return found
