@@ -18,6 +18,7 @@ from support.processes import HOST, Running, free_ports
 from typer.testing import CliRunner
 
 from lakestream.bucket.saved import Saver
+from lakestream.cli.locking import lock_data
 from lakestream.cli.main import app
 from lakestream.errors import RequestError
 from lakestream.node.backends import open_backends
@@ -188,3 +189,18 @@ def test_a_running_up_is_not_recovered(start: Start, tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, ["recover", "--data", str(data)])
     assert refused.exit_code == 1
     assert "stop it first" in refused.output
+
+
+def test_one_recovery_at_a_time(tmp_path: Path) -> None:
+    """Also where nothing is left that an `up` had locked: the second would empty what the first writes."""
+    data = tmp_path / "data"
+    with open_house(data) as house:
+        house.create("orders")
+        house.produce("orders", ["a"])
+    lose_store(data)
+    (data / "lock").unlink(missing_ok=True)
+    with lock_data(at(data), create=True):
+        refused = CliRunner().invoke(app, ["recover", "--data", str(data)])
+    assert refused.exit_code == 1
+    assert "command that is under way" in refused.output
+    assert recovered(data)["tail_records"] == 1

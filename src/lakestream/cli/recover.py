@@ -32,7 +32,7 @@ def recover(
     stopped at any moment and run again."""
     try:
         settings = load(config, os.environ, {"data_dir": data and str(data)})
-        with lock_data(settings):
+        with lock_data(settings, create=True):
             done = asyncio.run(recover_store(settings, cluster=cluster, tell=say))
     except LakestreamError as error:
         fail(str(error))
