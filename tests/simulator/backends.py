@@ -78,6 +78,7 @@ class SimulatedObjects:
         self.on_delete: Callable[[str], None] = lambda key: None
         self._written_at_s: dict[str, float] = {}
         self.written_at_ms: dict[str, int] = {}
+        self.deletes = 0
         self._graves: dict[str, tuple[float, bytes]] = {}
         """What was deleted: when, and what it was."""
 
@@ -146,6 +147,7 @@ class SimulatedObjects:
                 if key in self.objects:
                     self.on_delete(key)
                     self._graves[key] = (self._world.loop.time(), self.objects.pop(key))
+                    self.deletes += 1
                     self._world.trace(f"object {key} is deleted")
             return count == len(keys)
 

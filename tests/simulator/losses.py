@@ -56,11 +56,14 @@ class _Copy:
 
 
 class LossActor:
-    """Saves rows, and later looks whether the log could be rebuilt."""
+    """Saves rows, and later looks whether the log could be rebuilt. Records that went into a table and out of the WAL
+    since rows were saved are known to nobody who wants to tell a retry from a first attempt: objects live longer than
+    that, by default."""
 
     def __init__(self, history: "History") -> None:
         self._history = history
         self._random = Random(history.seed)
+        self._deletes_before = 0
 
     async def live(self) -> None:
         saved: Producers = {}
@@ -73,6 +76,7 @@ class LossActor:
 
     def _save(self) -> Producers:
         saved: Producers = {}
+        self._deletes_before = self._history.objects.deletes
         for partition in self._history.partitions():
             shard = shard_of(partition)
             saved[partition] = {
@@ -92,6 +96,7 @@ class LossActor:
         bucket = _Copy(wal, {key: objects.written_at_ms[key] for key in wal})
         view = history.watcher.view(history.topic.topic_id)
         in_table = history.watcher.table_rows(view)
+        is_recent = objects.deletes == self._deletes_before
         acked = {partition: dict(history.auditor.acked.get(partition, {})) for partition in history.partitions()}
         cluster = run_now(known_cluster(history.store.core))
         found = await find_wal(bucket, () if cluster is None else (cluster,), lambda _: None)  # type: ignore[arg-type]
@@ -110,8 +115,10 @@ class LossActor:
                 history.auditor.fail(f"I3: the log of partition {partition.index} cannot be rebuilt: {error}")
             tail = _tail(rebuilt, bucket, partition)
             history.world.trace(f"{partition.index} is rebuilt from {frontier} to {rebuilt.next_offset}")
-            below = [row for row in in_table if row.partition == partition.index]
-            history.auditor.audit_rebuilt(partition, frontier, told, below, tail, rebuilt.appended)
+            history.auditor.audit_rebuilt(partition, frontier, told, tail, rebuilt.appended)
+            if is_recent:
+                below = [row for row in in_table if row.partition == partition.index]
+                history.auditor.count_rebuilt([*below, *(row for row in tail if row.offset >= frontier)])
 
 
 def _tail(rebuilt: Rebuilt, bucket: _Copy, partition: StreamPartition) -> list[Row]:
