@@ -23,7 +23,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from benchmarks.result import QUICK, Result, stays_under, with_curve
 from lakestream.catalog.port import View
 from lakestream.catalog.tables import PyIcebergTables
-from lakestream.metadata.sqlite import open_sqlite
+from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.model import WrittenFile
 from lakestream.runtime import Runtime, system
 from lakestream.table.schema import RAW_SCHEMA

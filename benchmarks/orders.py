@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from lakestream.metadata.commit import Batch
+from lakestream.metadata.log.commit import Batch
 from lakestream.records import crc32c, walk
 
 

@@ -28,11 +28,11 @@ from lakestream.catalog.tables import PyIcebergTables
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.worker import Tick, Worker
-from lakestream.metadata.commit import Offer
-from lakestream.metadata.committer import Committer
-from lakestream.metadata.sqlite import open_sqlite
+from lakestream.metadata.log.commit import Offer
+from lakestream.metadata.log.committer import Committer
 from lakestream.metadata.store import Store
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.stores.sqlite.store import open_sqlite
+from lakestream.metadata.topics.list import Topics
 from lakestream.model import StreamPartition
 from lakestream.node.tables import io_properties
 from lakestream.objects import ObjectStore

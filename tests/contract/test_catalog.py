@@ -19,8 +19,8 @@ from lakestream.catalog import TableCatalog, View
 from lakestream.catalog.simulated import SimulatedTables
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import Conflict, InvalidSetting, Unavailable, UnknownStream
-from lakestream.metadata.pointers import Pointers
-from lakestream.metadata.topic_tables import table_name
+from lakestream.metadata.names.pointers import Pointers
+from lakestream.metadata.topics.tables import table_name
 from lakestream.model import DataFile, WrittenFile
 from lakestream.table.schema import OFFSET_WINDOW
 

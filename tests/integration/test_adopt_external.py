@@ -18,8 +18,8 @@ from support.tables import write_file
 from support.takeover import ALIAS, KINDS, NAME, OLD_ROWS, Run, Scene, failure, former, on
 
 from lakestream.errors import Conflict, InvalidSetting, StorageError, StreamExists
-from lakestream.metadata.names import TableName
-from lakestream.metadata.topics import Topic
+from lakestream.metadata.names.rows import TableName
+from lakestream.metadata.topics.list import Topic
 from lakestream.table.schema import CLUSTER_PROPERTY, RAW_SCHEMA
 
 pytestmark = pytest.mark.filterwarnings("ignore:Parquet writer option")

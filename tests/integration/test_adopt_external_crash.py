@@ -10,7 +10,7 @@ from support.lakehouse import external_lakehouse
 from support.takeover import ALIAS, KINDS, OLD_ROWS, Scene, failure, former, on
 
 from lakestream.errors import StreamExists
-from lakestream.metadata.memory import MemoryStore
+from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.runtime import system
 
 STEPS = 80

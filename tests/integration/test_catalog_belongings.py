@@ -16,7 +16,7 @@ from support.tables import ORDERS, Door, open_door
 from lakestream.catalog.commit import Change
 from lakestream.catalog.engines import EngineTables, NewTable
 from lakestream.errors import Conflict, TableRefused
-from lakestream.metadata.pointers import Pointer, TableName
+from lakestream.metadata.names.pointers import Pointer, TableName
 
 SCHEMA = {
     "type": "struct",

@@ -13,8 +13,8 @@ from support.tables import Door, open_door
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import Unavailable
 from lakestream.http import create_app
-from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.store import Outcome, Transaction
+from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.runtime import Runtime, system
 
 SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "n", "type": "long", "required": False}]}

@@ -19,10 +19,10 @@ from lakestream.frontier.lake import Lake
 from lakestream.frontier.local import LocalTiles
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.worker import Tick, Worker
-from lakestream.metadata.head import Extent, shard_of
-from lakestream.metadata.log import read_extents, read_head
-from lakestream.metadata.sqlite import open_sqlite
-from lakestream.metadata.topics import Topic, Topics
+from lakestream.metadata.log.head import Extent, shard_of
+from lakestream.metadata.log.partition import read_extents, read_head
+from lakestream.metadata.stores.sqlite.store import open_sqlite
+from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import WrittenFile
 from lakestream.runtime import system
 

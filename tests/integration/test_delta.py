@@ -25,7 +25,7 @@ from lakestream.frontier.delta import Mirrored, Mirrors
 from lakestream.frontier.delta.port import Step
 from lakestream.frontier.delta.rs import DeltaRs
 from lakestream.frontier.settings import PipelineSettings
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.topics.list import Topics
 from lakestream.node.pipeline import open_delta
 from lakestream.node.tables import io_properties
 from lakestream.runtime import system

@@ -11,8 +11,8 @@ from support.frontier import Crash, Fuse, Fused, Producer, World, never_back
 
 from lakestream import objects
 from lakestream.catalog.tables import PyIcebergTables
-from lakestream.metadata.sqlite import open_sqlite
 from lakestream.metadata.store import Store
+from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.model import StreamPartition
 from lakestream.runtime import system
 

@@ -17,8 +17,8 @@ from lakestream.catalog.mirrored import TAG, IcebergSide
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.frontier.delta import Mirrored, Mirrors
 from lakestream.frontier.delta.rs import DeltaRs
-from lakestream.metadata.memory import MemoryStore
-from lakestream.metadata.topics import Topic, Topics
+from lakestream.metadata.stores.memory import MemoryStore
+from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.runtime import system
 from lakestream.table.schema import DATA_FOLDER
 

@@ -17,7 +17,7 @@ from lakestream.catalog import View
 from lakestream.catalog.hive import _FencedClient
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import Conflict, StorageError, Unavailable
-from lakestream.metadata.memory import MemoryStore
+from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.runtime import system
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from support.external import Place
 from support.tables import ORDERS, open_door, write_file
 
 from lakestream.errors import Unavailable
-from lakestream.metadata.memory import MemoryStore
+from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.runtime import system
 
 TOKENS = "/oauth/tokens"

@@ -18,7 +18,7 @@ from support.external_town import TABLE, WAIT_S, Town, external_town
 from support.tables import OTHER, write_file
 
 from lakestream.errors import Unavailable
-from lakestream.metadata.memory import MemoryStore
+from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.runtime import system
 from lakestream.table.schema import RAW_SCHEMA
 

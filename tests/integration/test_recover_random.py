@@ -30,10 +30,10 @@ from lakestream.frontier.lake import Lake
 from lakestream.frontier.local import LocalTiles
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.worker import Worker
-from lakestream.metadata.log import read_head
-from lakestream.metadata.memory import MemoryStore
+from lakestream.metadata.log.partition import read_head
 from lakestream.metadata.store import Outcome, Transaction
-from lakestream.metadata.topics import Topic, Topics
+from lakestream.metadata.stores.memory import MemoryStore
+from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import StreamPartition
 from lakestream.runtime import Runtime, system
 from lakestream.stream import Appended, FetchPartition, Streams

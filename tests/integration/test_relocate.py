@@ -26,9 +26,9 @@ from lakestream.bucket.relocate import Place, relocate
 from lakestream.cli.main import app
 from lakestream.errors import RequestError, StorageError, Unavailable
 from lakestream.metadata.counters import known_cluster
-from lakestream.metadata.pointers import Pointers
+from lakestream.metadata.names.pointers import Pointers
 from lakestream.metadata.store import Outcome, Transaction
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.topics.list import Topics
 from lakestream.node.backends import metadata_place, open_backends, open_unchecked
 from lakestream.node.bucket import relocate_bucket
 from lakestream.node.tables import open_catalog

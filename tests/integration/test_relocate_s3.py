@@ -13,7 +13,7 @@ from support.streams import Cluster
 
 from lakestream import objects
 from lakestream.errors import RequestError
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.topics.list import Topics
 from lakestream.node.backends import open_backends
 from lakestream.node.bucket import recover_store, relocate_bucket
 from lakestream.node.tables import open_catalog

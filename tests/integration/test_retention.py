@@ -27,7 +27,7 @@ from lakestream.frontier.lake import Lake
 from lakestream.frontier.local import LocalTiles
 from lakestream.frontier.maintenance import Maintenance, Step
 from lakestream.frontier.worker import Worker
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.topics.list import Topics
 from lakestream.node.backends import open_backends
 from lakestream.node.tables import open_catalog
 from lakestream.settings import load

@@ -23,8 +23,8 @@ from lakestream.frontier.lake import Lake
 from lakestream.frontier.local import LocalTiles
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.worker import Worker
-from lakestream.metadata.sqlite import open_sqlite
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.stores.sqlite.store import open_sqlite
+from lakestream.metadata.topics.list import Topics
 from lakestream.runtime import system
 
 pytestmark = pytest.mark.spark

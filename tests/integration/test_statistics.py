@@ -18,8 +18,8 @@ from lakestream.frontier.local import LocalTiles
 from lakestream.frontier.maintenance import Step
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.worker import Worker
-from lakestream.metadata.sqlite import open_sqlite
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.stores.sqlite.store import open_sqlite
+from lakestream.metadata.topics.list import Topics
 from lakestream.node.maintain import run_maintenance
 from lakestream.runtime import system
 from lakestream.settings import load

@@ -13,7 +13,7 @@ import pytest
 from support.frontier import Crash, Fuse, Producer, World, never_back
 
 from lakestream.errors import Unavailable
-from lakestream.metadata.committer import Committed, UploadAgain
+from lakestream.metadata.log.committer import Committed, UploadAgain
 from lakestream.model import StreamPartition
 
 LAST_STEP = 2_000

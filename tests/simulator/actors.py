@@ -16,7 +16,7 @@ from lakestream.kafka.api import Handler
 from lakestream.kafka.groups.coordinator import GroupCoordinator, holder_name
 from lakestream.kafka.settings import KafkaSettings
 from lakestream.metadata.brokers import Broker
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.topics.list import Topics
 from lakestream.stream import Streams
 from simulator.tables import SimulatedHistory
 from simulator.world import Process

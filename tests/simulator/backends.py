@@ -6,8 +6,8 @@ With a calm world they pass the contract suites of the real backends.
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from lakestream.errors import Conflict, CorruptObject, ObjectMissing, Unavailable
-from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.store import Address, Entry, Lease, Outcome, Transaction
+from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.objects.keys import check_key, normal_prefix
 from lakestream.objects.store import Buffer, ObjectInfo
 from lakestream.runtime import Runtime

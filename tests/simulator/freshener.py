@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lakestream.errors import LakestreamError
 from lakestream.frontier.fresh import Freshener
 from lakestream.frontier.settings import FreshSettings
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.topics.list import Topics
 from simulator.world import Process
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from lakestream.frontier.lake import Lake
 from lakestream.frontier.naming import DATA_FOLDER, parse_file_name
 from lakestream.frontier.rewritten import parse_rewritten
 from lakestream.frontier.settings import PipelineSettings
-from lakestream.metadata import commit
 from lakestream.metadata.counters import current_generation
-from lakestream.metadata.topics import Topic
+from lakestream.metadata.log import commit
+from lakestream.metadata.topics.list import Topic
 from lakestream.model import StreamPartition
 from lakestream.runtime import Runtime
 from lakestream.stream import Streams

@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakestream.errors import ObjectMissing, RetryableError, UnknownStream
 from lakestream.frontier import compaction
 from lakestream.frontier.maintenance import Maintenance
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.topics.list import Topics
 from lakestream.model import DataFile
 from lakestream.table.deletes import Deleted
 from lakestream.table.rewriter import Keep, Rewritten

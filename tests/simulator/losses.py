@@ -15,7 +15,7 @@ from lakestream.bucket.rebuilding import Rebuilt, rebuild
 from lakestream.errors import ObjectMissing, StorageError
 from lakestream.metadata import codec
 from lakestream.metadata.counters import known_cluster
-from lakestream.metadata.head import PRODUCERS, ProducerState, shard_of
+from lakestream.metadata.log.head import PRODUCERS, ProducerState, shard_of
 from lakestream.metadata.store import Address
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectInfo

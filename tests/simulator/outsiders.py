@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from lakestream.catalog.port import View
 from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import LakestreamError, RetryableError, StreamExists, UnknownStream
-from lakestream.metadata.topics import Topic
+from lakestream.metadata.topics.list import Topic
 from lakestream.model import DataFile, StreamPartition, WrittenFile
 from lakestream.stream import Streams
 from simulator.batches import Row

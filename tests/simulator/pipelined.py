@@ -17,7 +17,7 @@ from lakestream.errors import (
     UnknownProducer,
     UnknownStream,
 )
-from lakestream.metadata.commit import SEQUENCE_SPAN
+from lakestream.metadata.log.commit import SEQUENCE_SPAN
 from lakestream.model import StreamPartition
 from lakestream.stream import Streams
 from simulator.actors import BrokerActor

@@ -12,8 +12,8 @@ from lakestream.catalog.port import View
 from lakestream.frontier.compaction import folded_ms
 from lakestream.metadata import codec
 from lakestream.metadata.groups import CommittedOffset, GroupState
-from lakestream.metadata.head import EXTENTS, HEAD, PRODUCERS, Extent, Head, partition_of, shard_of
-from lakestream.metadata.pointers import Pointer
+from lakestream.metadata.log.head import EXTENTS, HEAD, PRODUCERS, Extent, Head, partition_of, shard_of
+from lakestream.metadata.names.pointers import Pointer
 from lakestream.metadata.store import Address, Applied, Outcome, Transaction
 from lakestream.model import StreamPartition
 from lakestream.wal import WAL_PREFIX, parse_key

@@ -9,8 +9,8 @@ from lakestream.errors import Unavailable
 from lakestream.kafka import GroupCoordinator, GroupSettings
 from lakestream.kafka.groups import Join, Joined, Protocol, Sync
 from lakestream.metadata.groups import CommittedOffset
-from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.store import Outcome, Transaction
+from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.model import StreamPartition
 from lakestream.runtime import Runtime, system
 from support.door import run

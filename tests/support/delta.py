@@ -30,8 +30,8 @@ from lakestream.frontier.delta.rs import DeltaRs
 from lakestream.frontier.naming import DATA_FOLDER
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.http import create_app
-from lakestream.metadata.memory import MemoryStore
-from lakestream.metadata.topics import Topic, Topics
+from lakestream.metadata.stores.memory import MemoryStore
+from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.runtime import Runtime, system
 from lakestream.table.schema import RAW_SCHEMA
 from support.tables import write_file

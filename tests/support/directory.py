@@ -7,7 +7,7 @@ from pathlib import Path
 from lakestream import objects
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.metadata.counters import cluster_id
-from lakestream.metadata.sqlite import open_sqlite
+from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.runtime import system
 from support.frontier import World
 

@@ -25,8 +25,8 @@ from lakestream.frontier.local import LocalTiles
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.status import StatusBoard
 from lakestream.frontier.worker import Tick, Worker
-from lakestream.metadata.sqlite import open_sqlite
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.stores.sqlite.store import open_sqlite
+from lakestream.metadata.topics.list import Topics
 from lakestream.runtime import system
 from lakestream.table.schema import RAW_SCHEMA
 from support.embedded import Embedded, embedded

@@ -9,9 +9,9 @@ from uuid import UUID
 
 from lakestream.errors import CorruptRecords, OffsetOutOfRange, UnknownStream
 from lakestream.metadata.brokers import Broker, Brokers
-from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.store import Store
-from lakestream.metadata.topics import Topic, Topics
+from lakestream.metadata.stores.memory import MemoryStore
+from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import StreamPartition
 from lakestream.objects import Buffer
 from lakestream.records import BatchInfo

@@ -17,7 +17,7 @@ from lakestream.frontier.lake import Lake
 from lakestream.frontier.local import LocalTiles
 from lakestream.frontier.settings import FreshSettings
 from lakestream.frontier.tile import Tile, TileOutcome
-from lakestream.metadata.topics import Topic, Topics
+from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import DataFile, WrittenFile
 from support.frontier import SETTINGS, Fuse, Fused, Producer, World
 

@@ -20,13 +20,13 @@ from lakestream.frontier.lake import Lake
 from lakestream.frontier.local import LocalTiles
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.worker import Tick, Worker
-from lakestream.metadata.commit import Batch, Offer
-from lakestream.metadata.committer import Committed, Committer, Verdict
 from lakestream.metadata.counters import current_generation
-from lakestream.metadata.log import read_extents, read_head
-from lakestream.metadata.memory import MemoryStore
+from lakestream.metadata.log.commit import Batch, Offer
+from lakestream.metadata.log.committer import Committed, Committer, Verdict
+from lakestream.metadata.log.partition import read_extents, read_head
 from lakestream.metadata.store import Store
-from lakestream.metadata.topics import Topic, Topics
+from lakestream.metadata.stores.memory import MemoryStore
+from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import StreamPartition
 from lakestream.objects import MemoryObjects, ObjectStore
 from lakestream.records import crc32c, walk

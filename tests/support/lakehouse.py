@@ -13,9 +13,9 @@ from lakestream.frontier.lake import Lake
 from lakestream.frontier.local import LocalTiles
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.worker import Tick, Worker
-from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.store import Store
-from lakestream.metadata.topics import Topic, Topics
+from lakestream.metadata.stores.memory import MemoryStore
+from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime, system

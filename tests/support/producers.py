@@ -18,9 +18,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from lakestream.errors import Unavailable
-from lakestream.metadata.producers import expire_producers
-from lakestream.metadata.sqlite import open_sqlite
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.log.producers import expire_producers
+from lakestream.metadata.stores.sqlite.store import open_sqlite
+from lakestream.metadata.topics.list import Topics
 from lakestream.objects.local import LocalObjects
 from lakestream.runtime import system
 from support.embedded import Embedded

@@ -19,7 +19,7 @@ from lakestream.frontier.local import LocalTiles
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.worker import Worker
 from lakestream.http import create_app
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.topics.list import Topics
 from lakestream.node.backends import Backends, open_backends
 from lakestream.node.tables import open_catalog
 from lakestream.settings import load

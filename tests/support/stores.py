@@ -7,9 +7,9 @@ from pathlib import Path
 
 from simulator.backends import SimulatedStore
 
-from lakestream.metadata.memory import MemoryStore
-from lakestream.metadata.sqlite import open_sqlite
 from lakestream.metadata.store import Applied, Entry, Refused, Store, Transaction
+from lakestream.metadata.stores.memory import MemoryStore
+from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.runtime import system
 from support.simulated import calm_world
 

@@ -12,8 +12,8 @@ from pyiceberg.table import StaticTable
 from lakestream.catalog import View
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import Unavailable
-from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.store import Outcome, Transaction
+from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.runtime import Runtime
 from support.tables import ORDERS, write_file
 

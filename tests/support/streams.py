@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from lakestream.catalog.port import TableCatalog
 from lakestream.catalog.simulated import SimulatedTables
 from lakestream.metadata.brokers import Broker
-from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.store import Store
+from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.objects import MemoryObjects, ObjectStore
 from lakestream.runtime import Runtime, system
 from lakestream.stream import Streams, StreamSettings

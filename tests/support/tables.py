@@ -24,7 +24,7 @@ from lakestream.catalog.engines import EngineTables
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import Conflict
 from lakestream.http import create_app
-from lakestream.metadata.memory import MemoryStore
+from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.model import WrittenFile
 from lakestream.runtime import Runtime, system
 from lakestream.table.schema import RAW_SCHEMA

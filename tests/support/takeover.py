@@ -11,8 +11,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from lakestream.errors import StorageError
-from lakestream.metadata.names import TableName
-from lakestream.metadata.topics import Topic
+from lakestream.metadata.names.rows import TableName
+from lakestream.metadata.topics.list import Topic
 from lakestream.runtime import system
 from lakestream.table.schema import CLUSTER_PROPERTY, RAW_SCHEMA
 from support.external import Place

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lakestream import objects
 from lakestream.catalog.tables import PyIcebergTables
-from lakestream.metadata.memory import MemoryStore
+from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.runtime import Runtime, system
 from support.frontier import World
 

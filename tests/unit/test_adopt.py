@@ -21,8 +21,8 @@ from support.lakehouse import Lakehouse, open_lakehouse
 from lakestream import objects
 from lakestream.catalog.engines import NewTable
 from lakestream.errors import InvalidSetting
-from lakestream.metadata.names import TableName
-from lakestream.metadata.topics import Begun, Topic
+from lakestream.metadata.names.rows import TableName
+from lakestream.metadata.topics.list import Begun, Topic
 from lakestream.table.schema import FRONTIER_PROPERTY, RAW_SCHEMA
 
 ALIAS = {"lakestream.table.name": "sales.orders"}

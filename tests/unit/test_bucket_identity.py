@@ -10,7 +10,7 @@ import pytest
 from lakestream.bucket.identity import Identity, decode, encode, key_of, read_identities
 from lakestream.errors import RequestError
 from lakestream.metadata.counters import known_cluster
-from lakestream.metadata.pointers import Pointer, Pointers
+from lakestream.metadata.names.pointers import Pointer, Pointers
 from lakestream.node.backends import open_backends, open_unchecked
 from lakestream.runtime import system
 from lakestream.settings import Settings, load

@@ -15,7 +15,7 @@ from lakestream.catalog.commit import Change
 from lakestream.catalog.index import ManifestIndex
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import CorruptObject, ObjectMissing, StorageError
-from lakestream.metadata.pointers import Pointer
+from lakestream.metadata.names.pointers import Pointer
 from lakestream.objects import MemoryObjects
 from lakestream.table.cache import SharedCache
 from lakestream.table.deletes import load_deletes

@@ -6,8 +6,8 @@ from uuid import UUID
 from support.tables import ORDERS
 
 from lakestream.catalog.binding import detach
-from lakestream.metadata.memory import MemoryStore
-from lakestream.metadata.pointers import Pointer, Pointers, TableName
+from lakestream.metadata.names.pointers import Pointer, Pointers, TableName
+from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.runtime import system
 
 

@@ -23,10 +23,10 @@ from lakestream.catalog.served import ServedViews
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import Conflict, RequestError, StorageError, Unavailable
 from lakestream.metadata import codec
-from lakestream.metadata.head import HEAD, Head, shard_of
-from lakestream.metadata.log import head_address
-from lakestream.metadata.memory import MemoryStore
+from lakestream.metadata.log.head import HEAD, Head, shard_of
+from lakestream.metadata.log.partition import head_address
 from lakestream.metadata.store import Transaction
+from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.model import StreamPartition
 from lakestream.runtime import system
 from lakestream.table.schema import CLUSTER_PROPERTY, FRONTIER_PROPERTY, TOPIC_ID_PROPERTY

@@ -7,10 +7,10 @@ from uuid import UUID
 import pytest
 
 from lakestream.errors import Conflict, Unavailable
-from lakestream.metadata.memory import MemoryStore
-from lakestream.metadata.moves import intent_address
-from lakestream.metadata.pointers import Move, Pointer, PointerRow, Pointers
+from lakestream.metadata.names.moves import intent_address
+from lakestream.metadata.names.pointers import Move, Pointer, PointerRow, Pointers
 from lakestream.metadata.store import Address, Entry, Outcome, Transaction
+from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.runtime import system
 
 TABLES = [UUID(int=number) for number in (1, 2, 3)]

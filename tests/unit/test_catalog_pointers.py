@@ -18,9 +18,9 @@ from lakestream.errors import (
     UnknownTable,
 )
 from lakestream.metadata import codec
-from lakestream.metadata.memory import MemoryStore
-from lakestream.metadata.pointers import Pointer, PointerRow, Pointers, TableName
+from lakestream.metadata.names.pointers import Pointer, PointerRow, Pointers, TableName
 from lakestream.metadata.store import Address, Outcome, Transaction
+from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.runtime import system
 
 DEFAULT = ("default",)

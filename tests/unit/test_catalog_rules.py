@@ -31,7 +31,7 @@ from lakestream.catalog.index import ManifestIndex
 from lakestream.catalog.rules_outside import check_outside
 from lakestream.catalog.rules_view import check_view
 from lakestream.errors import Conflict, StorageError, TableRefused
-from lakestream.metadata.pointers import TableName
+from lakestream.metadata.names.pointers import TableName
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.table.schema import FRONTIER_PROPERTY, OFFSET_WINDOW
 

@@ -21,8 +21,8 @@ from lakestream.catalog import View
 from lakestream.catalog.served import ServedViews
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import StorageError
-from lakestream.metadata.memory import MemoryStore
-from lakestream.metadata.pointers import Pointer, PointerRow, Pointers
+from lakestream.metadata.names.pointers import Pointer, PointerRow, Pointers
+from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.runtime import system
 
 pytestmark = pytest.mark.filterwarnings("ignore:Parquet writer option")

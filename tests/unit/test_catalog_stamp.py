@@ -14,7 +14,7 @@ from support.tables import ORDERS
 
 from lakestream.catalog import View
 from lakestream.catalog.stamp import stamped, vector_of
-from lakestream.metadata.pointers import TableName
+from lakestream.metadata.names.pointers import TableName
 from lakestream.table.schema import FRONTIER_PROPERTY, RAW_SCHEMA, STREAM_SPEC, UNPARTITIONED
 
 

@@ -11,7 +11,7 @@ from support.tables import ORDERS, write_file
 
 from lakestream.catalog import View
 from lakestream.errors import Conflict, CorruptObject, ObjectMissing, Unavailable
-from lakestream.metadata.pointers import pointer_address
+from lakestream.metadata.names.pointers import pointer_address
 from lakestream.table.schema import OFFSET_WINDOW, RAW_SCHEMA
 
 

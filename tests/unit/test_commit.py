@@ -5,7 +5,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from lakestream.metadata.commit import (
+from lakestream.metadata.log.commit import (
     AWAITED,
     DUPLICATE,
     FENCED,
@@ -16,7 +16,7 @@ from lakestream.metadata.commit import (
     Offer,
     decide,
 )
-from lakestream.metadata.head import Accepted, Head, ProducerRun, ProducerState, SessionMark
+from lakestream.metadata.log.head import Accepted, Head, ProducerRun, ProducerState, SessionMark
 from lakestream.model import StreamPartition
 
 PARTITION = StreamPartition(UUID(int=1), 0)

@@ -8,11 +8,18 @@ from uuid import UUID
 import pytest
 
 from lakestream.errors import StorageError, Unavailable
-from lakestream.metadata.commit import Batch, Offer
-from lakestream.metadata.committer import Committed, Committer, Gone, SessionLost, UploadAgain, Verdict
-from lakestream.metadata.log import advance_frontier, create_head, delete_log, raise_fence, read_extents, read_head
-from lakestream.metadata.memory import MemoryStore
+from lakestream.metadata.log.commit import Batch, Offer
+from lakestream.metadata.log.committer import Committed, Committer, Gone, SessionLost, UploadAgain, Verdict
+from lakestream.metadata.log.partition import (
+    advance_frontier,
+    create_head,
+    delete_log,
+    raise_fence,
+    read_extents,
+    read_head,
+)
 from lakestream.metadata.store import Outcome, Transaction
+from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.model import StreamPartition
 from lakestream.runtime import Runtime
 

@@ -23,7 +23,7 @@ from lakestream.frontier.compaction import folded_ms
 from lakestream.frontier.maintenance import Maintenance, Step
 from lakestream.frontier.orphans import Orphans
 from lakestream.frontier.rewrite import put_in_place
-from lakestream.metadata.topics import Topic, Topics
+from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import StreamPartition
 from lakestream.table.folding import Newest, keeper
 from lakestream.table.rewriter import Rewriter

@@ -21,8 +21,8 @@ from lakestream.errors import StorageError, Unavailable, Unexpected
 from lakestream.frontier.delta import Mirrored, Mirrors
 from lakestream.frontier.delta.difference import difference, stats_of
 from lakestream.frontier.delta.port import Shown
-from lakestream.metadata.memory import MemoryStore
-from lakestream.metadata.topics import Topic, Topics
+from lakestream.metadata.stores.memory import MemoryStore
+from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import DataFile, PositionDeletes, WrittenFile
 from lakestream.runtime import Runtime, system
 

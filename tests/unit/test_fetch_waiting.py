@@ -8,9 +8,9 @@ from support.records import parse
 from support.streams import Cluster, seeded
 
 from lakestream.errors import OffsetOutOfRange
-from lakestream.metadata.log import advance_log_start
-from lakestream.metadata.memory import MemoryStore
+from lakestream.metadata.log.partition import advance_log_start
 from lakestream.metadata.store import Address, Entry
+from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.model import StreamPartition
 from lakestream.objects import MemoryObjects
 from lakestream.objects.store import Buffer

@@ -14,8 +14,8 @@ from lakestream.frontier.collector import Collected, Collector
 from lakestream.frontier.receipts import is_of_table
 from lakestream.frontier.tile import Tile, TileOutcome
 from lakestream.metadata.counters import cluster_id, current_generation, raise_generation
-from lakestream.metadata.log import delete_log, read_head
-from lakestream.metadata.topics import Topic
+from lakestream.metadata.log.partition import delete_log, read_head
+from lakestream.metadata.topics.list import Topic
 from lakestream.runtime import Runtime
 from lakestream.wal import WAL_PREFIX, Placed, Receipt, SectionReceipt, build, object_key, parse_key, session_name
 

@@ -17,7 +17,7 @@ from lakestream.frontier.maintenance import Maintenance
 from lakestream.frontier.orphans import Orphans
 from lakestream.frontier.settings import FreshSettings
 from lakestream.frontier.worker import Worker
-from lakestream.metadata.topics import Topic, Topics
+from lakestream.metadata.topics.list import Topic, Topics
 
 _FAULT = "an engine wrote what no library foresaw"
 

@@ -16,7 +16,7 @@ from lakestream.errors import Conflict
 from lakestream.frontier.fresh import Freshness
 from lakestream.frontier.local import LocalTiles
 from lakestream.frontier.worker import Worker
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.topics.list import Topics
 from lakestream.table.schema import UNPARTITIONED
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from lakestream.frontier.tile import Slice, Tile
 from lakestream.frontier.writing import warm_up, write_files
-from lakestream.metadata.head import Extent
+from lakestream.metadata.log.head import Extent
 from lakestream.objects import LocalObjects
 from lakestream.records import crc32c
 

@@ -16,8 +16,8 @@ from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import Unavailable
 from lakestream.frontier.naming import data_key, parse_file_name
 from lakestream.frontier.orphans import Orphans, Tidied
-from lakestream.metadata.memory import MemoryStore
-from lakestream.metadata.topics import Topic, Topics
+from lakestream.metadata.stores.memory import MemoryStore
+from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.runtime import system
 
 FILE_ID = UUID("01234567-89ab-4cde-8f01-23456789abcd")

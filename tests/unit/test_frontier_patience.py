@@ -11,7 +11,7 @@ from lakestream.errors import Unavailable
 from lakestream.frontier.patience import MIN_PACE_MS
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.worker import Worker
-from lakestream.metadata.topics import Topic, Topics
+from lakestream.metadata.topics.list import Topic, Topics
 
 INTERVAL = "lakestream.table.commit.interval.ms"
 

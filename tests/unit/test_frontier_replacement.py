@@ -19,8 +19,8 @@ from lakestream.frontier.orphans import Orphans
 from lakestream.frontier.plan import Plan, Range
 from lakestream.frontier.replacement import replaceable
 from lakestream.frontier.tile import TileOutcome
-from lakestream.metadata.log import read_head
-from lakestream.metadata.topics import Topic, Topics
+from lakestream.metadata.log.partition import read_head
+from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import DataFile, PositionDeletes, WrittenFile
 
 LOCATION = "simulated://tables/orders"

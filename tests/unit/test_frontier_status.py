@@ -9,9 +9,9 @@ from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.status import StatusBoard, read_status
 from lakestream.frontier.worker import Worker
 from lakestream.http.lag import as_gauges, as_json
-from lakestream.metadata.log import head_address
+from lakestream.metadata.log.partition import head_address
 from lakestream.metadata.store import Transaction
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.topics.list import Topics
 
 STALE_MS = 1_000
 

@@ -18,10 +18,10 @@ from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.tile import Tile, TileOutcome
 from lakestream.frontier.worker import Worker
 from lakestream.metadata import codec
-from lakestream.metadata.log import create_head, read_head
-from lakestream.metadata.pointers import Pointer, Pointers, TableName
+from lakestream.metadata.log.partition import create_head, read_head
+from lakestream.metadata.names.pointers import Pointer, Pointers, TableName
 from lakestream.metadata.store import Address, Transaction
-from lakestream.metadata.topics import Topic, Topics
+from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import StreamPartition
 
 

@@ -16,7 +16,7 @@ from lakestream.frontier.naming import parse_file_name
 from lakestream.frontier.reading import MAX_GAP_BYTES, Read, reads
 from lakestream.frontier.tile import Slice, Tile
 from lakestream.frontier.writing import attempt_tile, write_files
-from lakestream.metadata.head import Extent
+from lakestream.metadata.log.head import Extent
 from lakestream.model import WrittenFile
 from lakestream.objects import MemoryObjects
 from lakestream.records import control_batch, crc32c

@@ -15,7 +15,7 @@ from support.streams import Cluster
 
 from lakestream.errors import CorruptObject
 from lakestream.kafka import GroupCoordinator, KafkaServer
-from lakestream.metadata.topics import Topic
+from lakestream.metadata.topics.list import Topic
 from lakestream.stream import Streams
 
 Door = tuple[Streams, Client]

@@ -17,12 +17,12 @@ from lakestream.kafka.groups.leases import Held
 from lakestream.kafka.groups.model import Join, Protocol
 from lakestream.kafka.settings import GroupSettings
 from lakestream.metadata.groups import CommittedOffset, GroupRows, GroupState, committed_offsets, lease_address
-from lakestream.metadata.log import create_head, read_head
-from lakestream.metadata.memory import MemoryStore
-from lakestream.metadata.pointers import Pointers, TableName
+from lakestream.metadata.log.partition import create_head, read_head
+from lakestream.metadata.names.pointers import Pointers, TableName
 from lakestream.metadata.store import Outcome, Transaction
-from lakestream.metadata.topic_tables import DEFAULT_NAMESPACE, table_name
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.stores.memory import MemoryStore
+from lakestream.metadata.topics.list import Topics
+from lakestream.metadata.topics.tables import DEFAULT_NAMESPACE, table_name
 from lakestream.model import StreamPartition
 
 

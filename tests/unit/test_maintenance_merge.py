@@ -21,7 +21,7 @@ from lakestream.frontier.merging import plan_merges
 from lakestream.frontier.orphans import Orphans
 from lakestream.frontier.rewritten import RewriteBound, parse_rewritten, rewritten_key
 from lakestream.frontier.settings import PipelineSettings
-from lakestream.metadata.topics import Topic, Topics
+from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import DataFile
 from lakestream.runtime import system
 from lakestream.table.history import HistoryReader

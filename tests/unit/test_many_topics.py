@@ -13,10 +13,10 @@ from support.streams import Cluster, seeded
 
 from lakestream.errors import NamespaceNotEmpty, StreamExists
 from lakestream.kafka import codec
-from lakestream.metadata.memory import MemoryStore
-from lakestream.metadata.names import TableName
-from lakestream.metadata.pointers import Pointer, Pointers
+from lakestream.metadata.names.pointers import Pointer, Pointers
+from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.store import Address, Entry, Outcome, Refused, Transaction
+from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.stream import Streams
 
 LAKE = ("default",)

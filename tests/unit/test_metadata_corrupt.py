@@ -14,8 +14,6 @@ from support.batches import batch
 from lakestream.errors import CorruptObject, LakestreamError
 from lakestream.metadata import codec
 from lakestream.metadata.brokers import Broker, Brokers
-from lakestream.metadata.commit import Batch, Offer
-from lakestream.metadata.committer import Committed, Committer, Unreadable, Verdict
 from lakestream.metadata.counters import cluster_id, current_generation, raise_generation, reserve_producer_ids
 from lakestream.metadata.groups import (
     CommittedOffset,
@@ -25,13 +23,15 @@ from lakestream.metadata.groups import (
     committed_offsets,
     lease_address,
 )
-from lakestream.metadata.head import HEAD, Head, producer_key, shard_of
-from lakestream.metadata.log import read_extents, read_head
-from lakestream.metadata.memory import MemoryStore
-from lakestream.metadata.pointers import Pointer, Pointers, TableName
-from lakestream.metadata.sqlite import open_sqlite
+from lakestream.metadata.log.commit import Batch, Offer
+from lakestream.metadata.log.committer import Committed, Committer, Unreadable, Verdict
+from lakestream.metadata.log.head import HEAD, Head, producer_key, shard_of
+from lakestream.metadata.log.partition import read_extents, read_head
+from lakestream.metadata.names.pointers import Pointer, Pointers, TableName
 from lakestream.metadata.store import Address, Entry, Outcome, Store, Transaction
-from lakestream.metadata.topics import Topic, Topics
+from lakestream.metadata.stores.memory import MemoryStore
+from lakestream.metadata.stores.sqlite.store import open_sqlite
+from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import StreamPartition
 from lakestream.runtime import system
 from lakestream.stream.tails import Tails

@@ -10,13 +10,22 @@ import pytest
 
 from lakestream.errors import CorruptObject
 from lakestream.metadata import codec
-from lakestream.metadata.commit import Batch, Offer
-from lakestream.metadata.committer import Committer, Unreadable, Verdict
 from lakestream.metadata.groups import GroupState
-from lakestream.metadata.head import DATA_EXTENT, HEAD, Extent, Head, ProducerRun, ProducerState, SessionMark, shard_of
-from lakestream.metadata.log import create_head
-from lakestream.metadata.memory import MemoryStore
+from lakestream.metadata.log.commit import Batch, Offer
+from lakestream.metadata.log.committer import Committer, Unreadable, Verdict
+from lakestream.metadata.log.head import (
+    DATA_EXTENT,
+    HEAD,
+    Extent,
+    Head,
+    ProducerRun,
+    ProducerState,
+    SessionMark,
+    shard_of,
+)
+from lakestream.metadata.log.partition import create_head
 from lakestream.metadata.store import Address, Transaction
+from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.model import StreamPartition
 from lakestream.runtime import system
 

@@ -15,10 +15,10 @@ from lakestream.errors import CorruptObject
 from lakestream.metadata import codec
 from lakestream.metadata.brokers import Broker
 from lakestream.metadata.groups import CommittedOffset, GroupState, StoredMember
-from lakestream.metadata.head import Extent, Head, ProducerState
-from lakestream.metadata.pointers import Pointer, TableName
+from lakestream.metadata.log.head import Extent, Head, ProducerState
+from lakestream.metadata.names.pointers import Pointer, TableName
 from lakestream.metadata.store import Address
-from lakestream.metadata.topics import Topic
+from lakestream.metadata.topics.list import Topic
 
 ADDRESS = Address("shard", "key")
 KINDS: tuple[Any, ...] = (

@@ -12,15 +12,16 @@ from support.frontier import World
 from lakestream.frontier.expiry import Expiry
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.settings import PipelineSettings
-from lakestream.metadata import codec, committer
-from lakestream.metadata.commit import AWAITED, DUPLICATE, UNKNOWN_PRODUCER, Batch, Offer
-from lakestream.metadata.committer import Committed, Committer, Verdict
-from lakestream.metadata.head import HEAD, PRODUCERS, Accepted, ProducerRun, ProducerState, producer_key, shard_of
-from lakestream.metadata.log import create_head, head_address, read_head
-from lakestream.metadata.memory import MemoryStore
-from lakestream.metadata.producers import expire_producers
+from lakestream.metadata import codec
+from lakestream.metadata.log import committer
+from lakestream.metadata.log.commit import AWAITED, DUPLICATE, UNKNOWN_PRODUCER, Batch, Offer
+from lakestream.metadata.log.committer import Committed, Committer, Verdict
+from lakestream.metadata.log.head import HEAD, PRODUCERS, Accepted, ProducerRun, ProducerState, producer_key, shard_of
+from lakestream.metadata.log.partition import create_head, head_address, read_head
+from lakestream.metadata.log.producers import expire_producers
 from lakestream.metadata.store import Address, Store, Transaction
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.stores.memory import MemoryStore
+from lakestream.metadata.topics.list import Topics
 from lakestream.model import StreamPartition
 from lakestream.runtime import Runtime
 

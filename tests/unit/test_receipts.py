@@ -8,9 +8,9 @@ from support.batches import batch
 from support.streams import Cluster
 
 from lakestream.errors import Unavailable
-from lakestream.metadata.commit import DUPLICATE
 from lakestream.metadata.counters import raise_generation
-from lakestream.metadata.log import raise_fence, read_extents
+from lakestream.metadata.log.commit import DUPLICATE
+from lakestream.metadata.log.partition import raise_fence, read_extents
 from lakestream.metadata.store import Outcome, Transaction
 from lakestream.model import StreamPartition
 from lakestream.stream import Streams, StreamSettings

@@ -11,8 +11,8 @@ from support.records import parse
 
 from lakestream.bucket.rebuilding import Fate, Rebuilt, Section, rebuild
 from lakestream.errors import StorageError
-from lakestream.metadata.commit import Offer, batch_at, decide
-from lakestream.metadata.head import Accepted, Head, ProducerState
+from lakestream.metadata.log.commit import Offer, batch_at, decide
+from lakestream.metadata.log.head import Accepted, Head, ProducerState
 from lakestream.model import StreamPartition
 from lakestream.records import crc32c
 from lakestream.records.batches import walk

@@ -11,8 +11,8 @@ from support.fake_streams import FakeStreams
 from support.streams import seeded
 
 from lakestream.errors import InvalidSetting, UnknownStream
-from lakestream.metadata.memory import MemoryStore
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.stores.memory import MemoryStore
+from lakestream.metadata.topics.list import Topics
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 

@@ -13,8 +13,8 @@ from support.frontier import Producer, World
 
 from lakestream.frontier.maintenance import Maintenance, Step
 from lakestream.frontier.retention import beyond_size, droppable, older_than
-from lakestream.metadata.log import read_head
-from lakestream.metadata.topics import Topic, Topics
+from lakestream.metadata.log.partition import read_head
+from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import DataFile
 from lakestream.table.shares import Share, Shares
 

@@ -8,7 +8,7 @@ from support.records import parse
 from support.streams import Cluster
 
 from lakestream.errors import OffsetOutOfRange, UnknownStream
-from lakestream.metadata.log import advance_frontier, advance_log_start, read_head
+from lakestream.metadata.log.partition import advance_frontier, advance_log_start, read_head
 from lakestream.model import StreamPartition
 from lakestream.stream import EARLIEST, Fetched, FetchPartition, Streams, StreamSettings
 

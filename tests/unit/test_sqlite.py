@@ -10,9 +10,9 @@ import pytest
 from support.stores import apply, contents, put
 
 from lakestream.errors import CorruptObject, Unavailable
-from lakestream.metadata import sqlite_worker
-from lakestream.metadata.sqlite import SqliteStore, open_sqlite
 from lakestream.metadata.store import ABSENT, Address, Applied, Store, Transaction
+from lakestream.metadata.stores.sqlite import worker as sqlite_worker
+from lakestream.metadata.stores.sqlite.store import SqliteStore, open_sqlite
 
 
 def run(path: Path, check: Callable[[SqliteStore], Awaitable[None]]) -> None:

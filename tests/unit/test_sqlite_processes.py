@@ -10,12 +10,12 @@ from pathlib import Path
 
 from support.stores import apply, put
 
-from lakestream.metadata.sqlite import open_sqlite
 from lakestream.metadata.store import ABSENT, Address
+from lakestream.metadata.stores.sqlite.store import open_sqlite
 
 PRELUDE = """
 import asyncio, sys, time
-from lakestream.metadata.sqlite import open_sqlite
+from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.metadata.store import ABSENT, Address, Applied, Transaction
 
 N = Address("s", "n")

@@ -20,7 +20,7 @@ from lakestream.catalog.port import TableCatalog, View
 from lakestream.catalog.simulated import SimulatedTables
 from lakestream.catalog.statistics import own_files
 from lakestream.errors import Conflict, TableRefused
-from lakestream.metadata.names import TableName
+from lakestream.metadata.names.rows import TableName
 from lakestream.model import Blob, StatisticsFile
 
 

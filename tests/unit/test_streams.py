@@ -20,7 +20,7 @@ from lakestream.errors import (
     UnknownStream,
 )
 from lakestream.metadata.counters import current_generation, raise_generation
-from lakestream.metadata.log import advance_frontier, raise_fence, read_extents, read_head
+from lakestream.metadata.log.partition import advance_frontier, raise_fence, read_extents, read_head
 from lakestream.metadata.store import Outcome, Transaction
 from lakestream.model import StreamPartition
 from lakestream.objects import MemoryObjects

@@ -8,7 +8,12 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "lakestream"
 ROOMS = ("stream", "frontier", "metadata", "catalog", "wal", "kafka/groups")
-BACKENDS = {"catalog/hive.py", "catalog/threads.py", "metadata/sqlite.py", "metadata/sqlite_worker.py"}
+BACKENDS = {
+    "catalog/hive.py",
+    "catalog/threads.py",
+    "metadata/stores/sqlite/store.py",
+    "metadata/stores/sqlite/worker.py",
+}
 """Real ones cross to threads of their own or to servers, and stay outside of every simulation."""
 
 BANNED = {

@@ -7,10 +7,10 @@ from support.apache_kafka import KAFKA_TOPIC_CONFIGS
 
 from lakestream.errors import InvalidSetting
 from lakestream.kafka.configs import topic_configs
-from lakestream.metadata.memory import MemoryStore
-from lakestream.metadata.option_list import INERT, MAX_MESSAGE_BYTES, OPTIONS, SETTLED
-from lakestream.metadata.options import batch_rules, check_settings, topic_options
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.stores.memory import MemoryStore
+from lakestream.metadata.topics.list import Topics
+from lakestream.metadata.topics.option_list import INERT, MAX_MESSAGE_BYTES, OPTIONS, SETTLED
+from lakestream.metadata.topics.options import batch_rules, check_settings, topic_options
 from lakestream.records import BatchCompression, BatchRules
 from lakestream.runtime import system
 from lakestream.stream import StreamSettings

@@ -14,11 +14,11 @@ from lakestream.catalog.binding import check_alias
 from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import InvalidSetting
 from lakestream.frontier.advance import ensure_table
-from lakestream.metadata.names import TableName
-from lakestream.metadata.options import topic_options
-from lakestream.metadata.pointers import Pointer, Pointers
-from lakestream.metadata.topic_tables import MAX_NAME_LENGTH, clashing_name, detached_name, table_name
-from lakestream.metadata.topics import Topic, Topics
+from lakestream.metadata.names.pointers import Pointer, Pointers
+from lakestream.metadata.names.rows import TableName
+from lakestream.metadata.topics.list import Topic, Topics
+from lakestream.metadata.topics.options import topic_options
+from lakestream.metadata.topics.tables import MAX_NAME_LENGTH, clashing_name, detached_name, table_name
 
 ID = UUID("1a2b3c4d-0000-4000-8000-000000000000")
 ALIAS = "lakestream.table.name"

@@ -12,7 +12,7 @@ from lakestream import wal
 from lakestream.errors import CorruptObject
 from lakestream.frontier.tile import Slice, Tile
 from lakestream.frontier.writing import write_files
-from lakestream.metadata.head import Extent
+from lakestream.metadata.log.head import Extent
 from lakestream.model import StreamPartition
 from lakestream.objects import MemoryObjects
 from lakestream.runtime import system

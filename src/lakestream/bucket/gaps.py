@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from lakestream.metadata.commit import SEQUENCE_SPAN, Batch, is_next, replayed
-from lakestream.metadata.head import ProducerState
+from lakestream.metadata.log.commit import SEQUENCE_SPAN, Batch, is_next, replayed
+from lakestream.metadata.log.head import ProducerState
 
 _STEPS_MOST: Final = 100_000
 """Few sections lack a receipt: the last flushes of each broker. A search this long will not end."""

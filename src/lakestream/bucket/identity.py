@@ -16,8 +16,8 @@ import msgspec
 
 from lakestream.errors import Conflict, ObjectMissing, RequestError
 from lakestream.metadata.counters import cluster_id, known_cluster
-from lakestream.metadata.head import EXTENTS
-from lakestream.metadata.pointers import Pointers
+from lakestream.metadata.log.head import EXTENTS
+from lakestream.metadata.names.pointers import Pointers
 from lakestream.metadata.store import Store
 from lakestream.objects import ObjectStore
 from lakestream.records import crc32c

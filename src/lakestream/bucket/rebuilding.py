@@ -12,8 +12,8 @@ from typing import Final
 
 from lakestream.bucket.gaps import Candidate, Choice, Known, Waiting, accept, fill, remember
 from lakestream.errors import StorageError
-from lakestream.metadata.commit import Batch, batch_at, remembered_offset
-from lakestream.metadata.head import Extent, ProducerState
+from lakestream.metadata.log.commit import Batch, batch_at, remembered_offset
+from lakestream.metadata.log.head import Extent, ProducerState
 from lakestream.model import StreamPartition
 from lakestream.objects import Buffer
 from lakestream.records import crc32c

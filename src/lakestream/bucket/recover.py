@@ -22,12 +22,12 @@ from lakestream.bucket.rebuilding import Rebuilt, rebuild
 from lakestream.bucket.saved import Row, load_saved
 from lakestream.errors import RequestError, StorageError, TableExists
 from lakestream.metadata import codec, counters
-from lakestream.metadata.head import HEAD, Head, ProducerState, extent_key, partition_of, producer_key, shard_of
-from lakestream.metadata.pointers import Pointer, Pointers
+from lakestream.metadata.log.head import HEAD, Head, ProducerState, extent_key, partition_of, producer_key, shard_of
+from lakestream.metadata.names.pointers import Pointer, Pointers
+from lakestream.metadata.names.views import ViewPointer
 from lakestream.metadata.store import Address, Store, Transaction
-from lakestream.metadata.topic_tables import clashing_name, table_name
-from lakestream.metadata.topics import Topic, Topics
-from lakestream.metadata.views import ViewPointer
+from lakestream.metadata.topics.list import Topic, Topics
+from lakestream.metadata.topics.tables import clashing_name, table_name
 from lakestream.model import StreamPartition
 from lakestream.objects import Buffer, ObjectStore
 from lakestream.runtime import Runtime

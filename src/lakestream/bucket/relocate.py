@@ -16,11 +16,11 @@ from lakestream.bucket.rehoming import Addresses, Rehoming
 from lakestream.errors import RequestError
 from lakestream.metadata.brokers import Brokers
 from lakestream.metadata.counters import begin_cluster, former_clusters, known_cluster
-from lakestream.metadata.log import read_every_extent
-from lakestream.metadata.names import Namespace
-from lakestream.metadata.pointers import Pointer, Pointers
+from lakestream.metadata.log.partition import read_every_extent
+from lakestream.metadata.names.pointers import Pointer, Pointers
+from lakestream.metadata.names.rows import Namespace
+from lakestream.metadata.names.views import ViewPointer
 from lakestream.metadata.store import Store
-from lakestream.metadata.views import ViewPointer
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime
 from lakestream.wal import WAL_PREFIX

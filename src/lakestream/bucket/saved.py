@@ -20,7 +20,7 @@ import msgspec
 
 from lakestream.errors import Conflict, CorruptObject, LakestreamError
 from lakestream.metadata.counters import known_cluster
-from lakestream.metadata.head import HEAD, PRODUCERS
+from lakestream.metadata.log.head import HEAD, PRODUCERS
 from lakestream.metadata.store import Address, Store
 from lakestream.objects import ObjectStore
 from lakestream.records import crc32c

@@ -5,11 +5,11 @@ from typing import Final
 from uuid import UUID
 
 from lakestream.errors import Conflict, InvalidSetting, TableExists, UnknownTable
-from lakestream.metadata.names import TableName
-from lakestream.metadata.options import topic_options
-from lakestream.metadata.pointers import Pointer, PointerRow, Pointers
-from lakestream.metadata.topic_tables import detached_name, table_name
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.names.pointers import Pointer, PointerRow, Pointers
+from lakestream.metadata.names.rows import TableName
+from lakestream.metadata.topics.list import Topics
+from lakestream.metadata.topics.options import topic_options
+from lakestream.metadata.topics.tables import detached_name, table_name
 
 ALIAS: Final = "lakestream.table.name"
 

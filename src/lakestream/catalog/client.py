@@ -34,7 +34,7 @@ from pyiceberg.utils.config import Config
 
 from lakestream.catalog.threads import PerThread
 from lakestream.errors import Conflict, RequestError, StorageError, TableExists, Unavailable
-from lakestream.metadata.names import TableName
+from lakestream.metadata.names.rows import TableName
 
 _NEEDED: Final = {
     CatalogType.GLUE: ("boto3", "glue"),

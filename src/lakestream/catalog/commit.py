@@ -36,8 +36,8 @@ from lakestream.errors import (
     Unavailable,
     UnknownTable,
 )
-from lakestream.metadata.names import TableName
-from lakestream.metadata.pointers import Pointer, PointerRow, Pointers
+from lakestream.metadata.names.pointers import Pointer, PointerRow, Pointers
+from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.store import Store
 from lakestream.model import DataFile
 from lakestream.runtime import Runtime

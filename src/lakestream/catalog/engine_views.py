@@ -23,8 +23,8 @@ from lakestream.errors import (
     TableExists,
     Unavailable,
 )
-from lakestream.metadata.pointers import TableName, check_names
-from lakestream.metadata.views import ViewPointer, ViewRow
+from lakestream.metadata.names.pointers import TableName, check_names
+from lakestream.metadata.names.views import ViewPointer, ViewRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from lakestream.errors import (
     UnknownTable,
     UnknownView,
 )
-from lakestream.metadata.pointers import Pointer, PointerRow, TableName, check_names
+from lakestream.metadata.names.pointers import Pointer, PointerRow, TableName, check_names
 from lakestream.metadata.store import ABSENT
 from lakestream.objects.paths import is_inside
 

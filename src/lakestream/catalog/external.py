@@ -49,11 +49,11 @@ from lakestream.errors import (
     Unavailable,
 )
 from lakestream.metadata.counters import cluster_id
-from lakestream.metadata.log import decode_head, head_address
-from lakestream.metadata.names import TableName
-from lakestream.metadata.pointers import Pointer, PointerRow
+from lakestream.metadata.log.partition import decode_head, head_address
+from lakestream.metadata.names.pointers import Pointer, PointerRow
+from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.store import ABSENT, Store
-from lakestream.metadata.topic_tables import detached_name
+from lakestream.metadata.topics.tables import detached_name
 from lakestream.model import StreamPartition
 from lakestream.runtime import Runtime
 from lakestream.table.schema import CLUSTER_PROPERTY, FRONTIER_PROPERTY

@@ -4,7 +4,7 @@ import re
 from typing import Final
 from uuid import UUID
 
-from lakestream.metadata.names import Namespace, TableName
+from lakestream.metadata.names.rows import Namespace, TableName
 
 _PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]")
 

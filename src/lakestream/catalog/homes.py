@@ -14,7 +14,7 @@ from pyiceberg.table.update import SetLocationUpdate, TableUpdate
 
 from lakestream.catalog.index import ManifestIndex
 from lakestream.errors import StorageError, TableRefused
-from lakestream.metadata.topic_tables import detached_name
+from lakestream.metadata.topics.tables import detached_name
 from lakestream.objects.paths import is_inside, is_really_inside, resolved, same_form
 
 PATH_PROPERTIES: Final = (

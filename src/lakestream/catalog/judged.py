@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from lakestream.errors import CorruptObject, ObjectMissing, TableRefused
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.topics.list import Topics
 from lakestream.model import DataFile
 from lakestream.table.checking import RowChecker
 

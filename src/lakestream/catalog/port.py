@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from lakestream.metadata.names import TableName
-from lakestream.metadata.topics import Begun
+from lakestream.metadata.names.rows import TableName
+from lakestream.metadata.topics.list import Begun
 from lakestream.model import DataFile, PositionDeletes, StatisticsFile, WrittenFile
 from lakestream.table.compression import DEFAULT_COMPRESSION, Compression
 

@@ -19,9 +19,9 @@ from lakestream.catalog.rules import falls
 from lakestream.catalog.rules_view import check_rows
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import Conflict, LakestreamError, RetryableError, StorageError, Unavailable
-from lakestream.metadata.names import TableName
-from lakestream.metadata.pointers import Pointer, PointerRow
-from lakestream.metadata.topics import Begun
+from lakestream.metadata.names.pointers import Pointer, PointerRow
+from lakestream.metadata.names.rows import TableName
+from lakestream.metadata.topics.list import Begun
 
 _log = logging.getLogger(__name__)
 _TRIES: Final = 10

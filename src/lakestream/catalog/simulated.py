@@ -10,12 +10,12 @@ from lakestream.catalog.files import version_of
 from lakestream.catalog.port import Named, View
 from lakestream.catalog.rules import check_commit
 from lakestream.errors import Conflict, InvalidSetting, UnknownStream, UnknownTable
-from lakestream.metadata.memory import MemoryStore
-from lakestream.metadata.names import TableName
-from lakestream.metadata.pointers import Pointer, PointerRow, Pointers
+from lakestream.metadata.names.pointers import Pointer, PointerRow, Pointers
+from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.store import Store
-from lakestream.metadata.topic_tables import detached_name, table_name
-from lakestream.metadata.topics import Begun
+from lakestream.metadata.stores.memory import MemoryStore
+from lakestream.metadata.topics.list import Begun
+from lakestream.metadata.topics.tables import detached_name, table_name
 from lakestream.model import DataFile, StatisticsFile, WrittenFile
 from lakestream.runtime import system
 

@@ -27,10 +27,10 @@ from lakestream.catalog.rules_view import check_view
 from lakestream.catalog.snapshot import Plan, SnapshotBuilder
 from lakestream.catalog.statistics import described, shown
 from lakestream.errors import Conflict, InvalidSetting, ObjectMissing, StorageError, UnknownStream
-from lakestream.metadata.names import TableName
+from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.store import Store
-from lakestream.metadata.topic_tables import detached_name, table_name
-from lakestream.metadata.topics import Begun
+from lakestream.metadata.topics.list import Begun
+from lakestream.metadata.topics.tables import detached_name, table_name
 from lakestream.model import DataFile, StatisticsFile, WrittenFile
 from lakestream.objects.paths import is_inside
 from lakestream.runtime import Runtime

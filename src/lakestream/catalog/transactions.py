@@ -8,7 +8,7 @@ from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
 from lakestream.catalog.commit import Current, Staged
 from lakestream.catalog.engines import EngineTables, prepared
 from lakestream.errors import LakestreamError, RequestError, Unavailable
-from lakestream.metadata.pointers import Move, TableName
+from lakestream.metadata.names.pointers import Move, TableName
 
 
 @dataclass(frozen=True, slots=True)

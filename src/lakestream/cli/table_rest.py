@@ -12,7 +12,7 @@ from urllib.request import Request, urlopen
 
 from lakestream.cli.console import fail
 from lakestream.cli.table_history import TableHistory, read_history
-from lakestream.metadata.topic_tables import table_name
+from lakestream.metadata.topics.tables import table_name
 
 _LEVEL: Final = "\x1f"
 _NOT_FOUND: Final = 404

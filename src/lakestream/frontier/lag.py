@@ -8,10 +8,10 @@ from uuid import UUID
 from lakestream.errors import CorruptObject
 from lakestream.frontier.status import TopicStatus, read_status
 from lakestream.metadata import codec
-from lakestream.metadata.head import EXTENTS, Extent, Head, extent_key, shard_of
-from lakestream.metadata.log import decode_head, head_address
+from lakestream.metadata.log.head import EXTENTS, Extent, Head, extent_key, shard_of
+from lakestream.metadata.log.partition import decode_head, head_address
 from lakestream.metadata.store import Address, Store
-from lakestream.metadata.topics import Topic, Topics
+from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import StreamPartition
 
 

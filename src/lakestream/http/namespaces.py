@@ -12,7 +12,7 @@ from lakestream.catalog.engines import EngineTables
 from lakestream.catalog.folders import namespace_folder
 from lakestream.http.messages import CreateNamespace, UpdateProperties
 from lakestream.http.requests import LEVEL, body_of, namespace_of, page_of
-from lakestream.metadata.pointers import Namespace
+from lakestream.metadata.names.pointers import Namespace
 
 ENDPOINTS = [
     "GET /v1/{prefix}/namespaces",

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from lakestream.errors import RequestError
 from lakestream.http.messages import Identifier, Message
-from lakestream.metadata.pointers import Namespace, TableName
+from lakestream.metadata.names.pointers import Namespace, TableName
 
 M = TypeVar("M", bound=Message)
 

@@ -20,7 +20,7 @@ from lakestream.http.behind import AS_OF, Behind, tell, with_told
 from lakestream.http.errors import OutcomeUnknown
 from lakestream.http.messages import CommitTable, CommitTransaction, CreateTable, RegisterTable, Rename
 from lakestream.http.requests import body_of, name_of, named, namespace_of, page_of, read
-from lakestream.metadata.pointers import TableName
+from lakestream.metadata.names.pointers import TableName
 
 Freshen = Callable[[TableName], Awaitable[Behind | None]]
 """Brings a table up to date before it is loaded. Never raises `LakestreamError`; None: nothing has to be told."""

@@ -12,7 +12,7 @@ from lakestream.errors import Unavailable
 from lakestream.http.errors import OutcomeUnknown
 from lakestream.http.messages import CommitView, CreateView, RegisterView, Rename
 from lakestream.http.requests import body_of, name_of, named, namespace_of, page_of
-from lakestream.metadata.pointers import Pointers, TableName
+from lakestream.metadata.names.pointers import Pointers, TableName
 
 ENDPOINTS = [
     "GET /v1/{prefix}/namespaces/{namespace}/views",

@@ -9,7 +9,7 @@ from lakestream.errors import InvalidSetting, LakestreamError
 from lakestream.kafka.api import Context
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.writing import Fields
-from lakestream.metadata.option_list import INERT, OPTIONS
+from lakestream.metadata.topics.option_list import INERT, OPTIONS
 
 _TOPIC: Final = 2
 _LISTS: Final = {

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from lakestream.kafka.settings import KafkaSettings
-from lakestream.metadata.option_list import INERT, MAX_MESSAGE_BYTES, OPTIONS, SETTLED
+from lakestream.metadata.topics.option_list import INERT, MAX_MESSAGE_BYTES, OPTIONS, SETTLED
 from lakestream.stream import StreamSettings
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from lakestream.kafka import codec
 from lakestream.kafka.writing import Fields
 from lakestream.metadata.brokers import Broker, rendezvous
-from lakestream.metadata.topics import Topic
+from lakestream.metadata.topics.list import Topic
 
 LEADER_EPOCH: Final = 0
 """Brokers own nothing, so no leader ever changes: the epoch is 0 for the life of a topic's UUID."""

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from lakestream.errors import CorruptObject, LakestreamError, UnknownStream
 from lakestream.kafka.describing import LEADER_EPOCH
 from lakestream.kafka.errors import code_of
-from lakestream.metadata.topics import Topic
+from lakestream.metadata.topics.list import Topic
 from lakestream.model import StreamPartition
 from lakestream.stream import Streams
 

@@ -30,7 +30,7 @@ from lakestream.kafka.codec import milliseconds
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.lookup import TopicKey
 from lakestream.kafka.writing import Fields
-from lakestream.metadata.options import batch_rules
+from lakestream.metadata.topics.options import batch_rules
 from lakestream.model import StreamPartition
 from lakestream.stream import Appended
 

@@ -20,7 +20,7 @@ from lakestream.kafka.api import Context, Reply, api
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.writing import Fields
 from lakestream.metadata.brokers import Broker
-from lakestream.metadata.topics import Topic, check_name
+from lakestream.metadata.topics.list import Topic, check_name
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from lakestream.kafka.api import Context, Reply, api
 from lakestream.kafka.configs import topic_configs
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.writing import Fields
-from lakestream.metadata.options import check_settings
-from lakestream.metadata.topics import check_name
+from lakestream.metadata.topics.list import check_name
+from lakestream.metadata.topics.options import check_settings
 
 
 class _Refused(Exception):

@@ -14,7 +14,7 @@ from lakestream.errors import LakestreamError
 from lakestream.kafka import lookup
 from lakestream.kafka.api import Context, Reply, api
 from lakestream.kafka.writing import Fields
-from lakestream.metadata.topics import Topic
+from lakestream.metadata.topics.list import Topic
 
 _ALL: Final = -1
 

@@ -10,8 +10,8 @@ from lakestream import objects
 from lakestream.bucket.identity import check_identity
 from lakestream.bucket.saved import saving
 from lakestream.errors import RequestError
-from lakestream.metadata.sqlite import open_sqlite
 from lakestream.metadata.store import Store
+from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime, system
 from lakestream.settings import Settings

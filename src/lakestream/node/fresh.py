@@ -14,8 +14,8 @@ from lakestream.frontier.settings import FreshSettings
 from lakestream.frontier.tile import TileOutcome
 from lakestream.frontier.writing import warm_up
 from lakestream.http.behind import Behind
-from lakestream.metadata.pointers import Pointers, TableName
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.names.pointers import Pointers, TableName
+from lakestream.metadata.topics.list import Topics
 from lakestream.node.backends import Backends
 from lakestream.runtime import Clock
 

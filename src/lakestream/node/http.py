@@ -13,7 +13,7 @@ from lakestream.errors import Unavailable
 from lakestream.frontier.lag import TopicLag, read_lag
 from lakestream.http import create_app
 from lakestream.http.metrics import Metrics
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.topics.list import Topics
 from lakestream.node.backends import open_backends, saving_rows
 from lakestream.node.fresh import open_freshener
 from lakestream.node.places import advertised, taken

@@ -17,9 +17,9 @@ from uuid import UUID
 from lakestream.catalog.binding import detach, location
 from lakestream.catalog.port import TableViews, View
 from lakestream.errors import UnknownTable
-from lakestream.metadata.names import TableName
-from lakestream.metadata.pointers import Pointers
-from lakestream.metadata.topics import Begun
+from lakestream.metadata.names.pointers import Pointers
+from lakestream.metadata.names.rows import TableName
+from lakestream.metadata.topics.list import Begun
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.node.backends import Backends
 from lakestream.records import BatchCompression

@@ -5,7 +5,7 @@ from lakestream.frontier.lake import Lake
 from lakestream.frontier.local import LocalTiles
 from lakestream.frontier.maintenance import Maintenance, Step
 from lakestream.frontier.orphans import Orphans
-from lakestream.metadata.topics import Topic, Topics
+from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.node.backends import open_backends
 from lakestream.node.tables import open_catalog
 from lakestream.settings import Settings

@@ -10,7 +10,7 @@ from lakestream.catalog.judged import RowJudge
 from lakestream.catalog.port import TableViews
 from lakestream.catalog.served import ServedViews
 from lakestream.catalog.tables import PyIcebergTables
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.topics.list import Topics
 from lakestream.node.backends import Backends
 from lakestream.table.allocator import keep_decoded_memory
 from lakestream.table.checking import RowChecker

@@ -20,7 +20,7 @@ from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.status import StatusBoard
 from lakestream.frontier.worker import Tick, Worker
 from lakestream.metadata.store import Store
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.topics.list import Topics
 from lakestream.objects import ObjectStore
 from lakestream.pipeline.runner import SparkTiles
 from lakestream.pipeline.session import SparkDriver, SparkSettings

@@ -12,9 +12,9 @@ from contextlib import suppress
 
 from lakestream import wal
 from lakestream.errors import LakestreamError, RequestError, RetryableError, StorageError, Unavailable, UnknownStream
-from lakestream.metadata.committer import Committed, Committer, Gone, SessionLost, Unreadable, UploadAgain, Verdict
 from lakestream.metadata.counters import current_generation
-from lakestream.metadata.head import Extent
+from lakestream.metadata.log.committer import Committed, Committer, Gone, SessionLost, Unreadable, UploadAgain, Verdict
+from lakestream.metadata.log.head import Extent
 from lakestream.metadata.store import Store
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectStore

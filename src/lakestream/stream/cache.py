@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakestream.errors import CorruptObject, CorruptRecords, ObjectMissing
-from lakestream.metadata.head import Extent
+from lakestream.metadata.log.head import Extent
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectStore
 from lakestream.objects.store import Buffer

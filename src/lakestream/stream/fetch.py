@@ -13,9 +13,9 @@ from typing import Final
 
 from lakestream.catalog.port import View
 from lakestream.errors import CorruptObject, LakestreamError, ObjectMissing, OffsetOutOfRange, StorageError, Unavailable
-from lakestream.metadata.log import head_address
+from lakestream.metadata.log.partition import head_address
 from lakestream.metadata.store import Store
-from lakestream.metadata.topics import Topics
+from lakestream.metadata.topics.list import Topics
 from lakestream.model import StreamPartition
 from lakestream.objects.store import Buffer
 from lakestream.records import BatchCompression, BatchInfo, control_batch

@@ -12,7 +12,7 @@ from lakestream.errors import (
     SequenceGap,
     UnknownProducer,
 )
-from lakestream.metadata.commit import (
+from lakestream.metadata.log.commit import (
     AWAITED,
     DUPLICATE,
     FENCED,
@@ -22,7 +22,7 @@ from lakestream.metadata.commit import (
     Offer,
     batch_at,
 )
-from lakestream.metadata.head import Accepted
+from lakestream.metadata.log.head import Accepted
 from lakestream.model import StreamPartition
 from lakestream.objects.store import Buffer
 from lakestream.records import BatchInfo, crc32c

@@ -10,7 +10,7 @@ from typing import Final
 
 from lakestream.catalog.port import View
 from lakestream.errors import ObjectMissing, Unavailable
-from lakestream.metadata.head import Extent
+from lakestream.metadata.log.head import Extent
 from lakestream.model import StreamPartition
 from lakestream.records import Arena, Run, decode
 from lakestream.runtime import Runtime

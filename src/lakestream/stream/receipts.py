@@ -6,9 +6,9 @@ has results only. See `lakestream.wal.footer` for what a receipt promises.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from lakestream.metadata.commit import Batch, Offer
-from lakestream.metadata.committer import Committed, Gone, Unreadable, UploadAgain, Verdict
-from lakestream.metadata.head import Accepted
+from lakestream.metadata.log.commit import Batch, Offer
+from lakestream.metadata.log.committer import Committed, Gone, Unreadable, UploadAgain, Verdict
+from lakestream.metadata.log.head import Accepted
 from lakestream.model import StreamPartition
 from lakestream.wal import Placed, Receipt, Refused, SectionReceipt
 

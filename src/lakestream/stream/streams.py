@@ -13,12 +13,12 @@ from lakestream.catalog.port import TableViews
 from lakestream.errors import InvalidSetting, LakestreamError, StorageError, Unavailable
 from lakestream.metadata.brokers import Broker, Brokers
 from lakestream.metadata.counters import cluster_id, reserve_producer_ids
-from lakestream.metadata.head import Extent
-from lakestream.metadata.log import advance_log_start
-from lakestream.metadata.names import TableName
-from lakestream.metadata.pointers import Pointers
+from lakestream.metadata.log.head import Extent
+from lakestream.metadata.log.partition import advance_log_start
+from lakestream.metadata.names.pointers import Pointers
+from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.store import Store
-from lakestream.metadata.topics import Begun, Topic, Topics
+from lakestream.metadata.topics.list import Begun, Topic, Topics
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectStore
 from lakestream.objects.store import Buffer

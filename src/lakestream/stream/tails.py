@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lakestream.errors import CorruptObject, UnknownStream
-from lakestream.metadata.head import Extent, Head
-from lakestream.metadata.log import decode_head, head_address, read_extents
+from lakestream.metadata.log.head import Extent, Head
+from lakestream.metadata.log.partition import decode_head, head_address, read_extents
 from lakestream.metadata.store import Store
 from lakestream.model import StreamPartition
 

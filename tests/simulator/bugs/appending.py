@@ -10,9 +10,12 @@ from unittest.mock import patch
 
 import msgspec
 
-from lakestream.metadata import codec, commit, committer, log, topics
-from lakestream.metadata.head import Accepted, Head
+from lakestream.metadata import codec
+from lakestream.metadata.log import commit, committer
+from lakestream.metadata.log import partition as log
+from lakestream.metadata.log.head import Accepted, Head
 from lakestream.metadata.store import ABSENT, Transaction
+from lakestream.metadata.topics import list as topics
 from lakestream.model import StreamPartition
 from lakestream.stream import append
 from lakestream.stream.flush import Appended

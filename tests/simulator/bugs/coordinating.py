@@ -9,8 +9,8 @@ from lakestream.errors import NotCoordinator, Unavailable
 from lakestream.kafka import lookup
 from lakestream.kafka.groups import coordinator, leases, sweeping
 from lakestream.metadata import groups
-from lakestream.metadata.memory import MemoryStore
 from lakestream.metadata.store import Address, Lease, Refused, Transaction
+from lakestream.metadata.stores.memory import MemoryStore
 from simulator.bugs.registry import bug
 
 

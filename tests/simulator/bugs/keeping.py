@@ -10,7 +10,7 @@ from lakestream.frontier import compaction, maintenance, orphans, retention, rew
 from lakestream.frontier.delta import Mirrors, mirror
 from lakestream.frontier.naming import FileBound
 from lakestream.frontier.retention import Retirement
-from lakestream.metadata.topics import Topic
+from lakestream.metadata.topics.list import Topic
 from lakestream.stream.views import Views
 from simulator.bugs.registry import upkeep_bug
 

@@ -17,8 +17,8 @@ from lakestream.frontier import advance, collector
 from lakestream.frontier.plan import Range
 from lakestream.frontier.replacement import frontier_of
 from lakestream.frontier.worker import Worker
-from lakestream.metadata import log
-from lakestream.metadata.head import Head
+from lakestream.metadata.log import partition as log
+from lakestream.metadata.log.head import Head
 from lakestream.model import DataFile, StreamPartition
 from simulator import outsiders
 from simulator.bugs.registry import bug

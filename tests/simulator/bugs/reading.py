@@ -7,8 +7,8 @@ from unittest.mock import patch
 from uuid import UUID
 
 from lakestream.catalog.simulated import SimulatedTables
-from lakestream.metadata.names import TableName
-from lakestream.metadata.topic_tables import table_name
+from lakestream.metadata.names.rows import TableName
+from lakestream.metadata.topics.tables import table_name
 from lakestream.model import StreamPartition
 from lakestream.stream import cache, fetch, tails, views
 from simulator.bugs.registry import bug

@@ -23,7 +23,7 @@ from lakestream.frontier.delta.difference import check_mirrorable, difference
 from lakestream.frontier.delta.port import DeltaLog, MirroredTables, Shown
 from lakestream.frontier.patience import still_waits
 from lakestream.frontier.settings import PipelineSettings
-from lakestream.metadata.topics import Topic, Topics
+from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.runtime import Runtime
 
 DELTA: Final = "delta"

@@ -9,7 +9,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
 from lakestream.errors import RequestError, Unavailable, UnknownStream
-from lakestream.metadata.topic_tables import clashing_name, table_name
+from lakestream.metadata.topics.tables import clashing_name, table_name
 from lakestream.pipeline.source.tail import Address
 
 _TIMEOUT_S: Final = 30.0

@@ -1,0 +1,72 @@
+"""A tile: the unit of work of the pipeline, as it travels to a worker and back."""
+
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from lakestream.metadata.log.head import Extent
+from lakestream.model import WrittenFile
+from lakestream.table.compression import DEFAULT_COMPRESSION, Compression
+
+
+class Slice(msgspec.Struct, frozen=True, array_like=True):
+    """[start, end) of one partition and the extents that hold it, dense and in order. Only the first extent may begin
+    below `start`, which then is one of its batch boundaries. `planned_end`: where the partition's whole range ends that
+    is committed together, if other slices follow this one."""
+
+    partition: int
+    start: int
+    end: int
+    extents: tuple[Extent, ...]
+    planned_end: int = 0
+
+
+class Tile(msgspec.Struct, frozen=True, array_like=True):
+    """A run of objects × a range of adjacent partitions of one topic. Slices are in partition order."""
+
+    topic_id: UUID
+    topic: str
+    bucket: str
+    location: str
+    slices: tuple[Slice, ...]
+    own_file_bytes: int
+    target_file_bytes: int
+    compression: Compression = DEFAULT_COMPRESSION
+
+
+class TileOutcome(msgspec.Struct, frozen=True, array_like=True):
+    """The files of one tile, or what went wrong and whether the same tile may succeed later."""
+
+    files: tuple[WrittenFile, ...] = ()
+    error: str = ""
+    retryable: bool = False
+
+
+_TILES: Final = msgspec.msgpack.Decoder(Tile)
+_OUTCOMES: Final = msgspec.msgpack.Decoder(TileOutcome)
+
+
+def size_of(extent: Extent) -> int:
+    return len(extent.inline) or extent.length
+
+
+def last_offset(part: Slice) -> int:
+    """The last that is committed of the slice's partition, together with the slice."""
+    return max(part.end, part.planned_end) - 1
+
+
+def slice_bytes(part: Slice) -> int:
+    return sum(map(size_of, part.extents))
+
+
+def pack(value: Tile | TileOutcome) -> bytes:
+    return msgspec.msgpack.encode(value)
+
+
+def unpack_tile(data: bytes) -> Tile:
+    return _TILES.decode(data)
+
+
+def unpack_outcome(data: bytes) -> TileOutcome:
+    return _OUTCOMES.decode(data)

@@ -1,0 +1,280 @@
+"""One worker's ticks: all topics with something due, in one run of tiles.
+
+A topic that fails is reported and set aside, longer each time; the others go on. State kept here is advice only
+(who to leave alone, which tables exist): a worker that starts anew loses nothing.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+from uuid import UUID
+
+from lakestream.errors import CorruptObject, LakestreamError
+from lakestream.frontier.advance import Tail, advance, commit, ensure_table, plan_tail, read_tail
+from lakestream.frontier.contained import contained
+from lakestream.frontier.lake import Lake
+from lakestream.frontier.patience import Patience, still_waits
+from lakestream.frontier.plan import Plan, tile_bytes
+from lakestream.frontier.tile import TileOutcome
+from lakestream.metadata.log.head import Head
+from lakestream.metadata.log.partition import decode_head, head_address
+from lakestream.metadata.store import Address
+from lakestream.metadata.topics.list import Topic, Topics
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    topic: str
+    error: LakestreamError
+    retry_in_ms: int
+    topic_id: UUID
+    failures: int
+    """In a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A table that a tick has brought on."""
+
+    topic: str
+    topic_id: UUID
+    record_count: int
+    wal_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """What one tick did. `more`: some topic has more waiting than a tick takes. `pace_ms`: when to look again, at the
+    latest; 0 if nothing was looked at."""
+
+    topics: int = 0
+    record_count: int = 0
+    wal_bytes: int = 0
+    tiles: int = 0
+    failures: tuple[Failure, ...] = ()
+    more: bool = False
+    commits: tuple[Commit, ...] = ()
+    pace_ms: int = 0
+
+
+@dataclass(slots=True)
+class _Aside:
+    topic: str
+    failures: int
+    since_ms: int
+    wait_ms: int
+
+
+@dataclass(slots=True)
+class _Progress:
+    """`looked_ms`: before the heads were read."""
+
+    looked_ms: int
+    pace_ms: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)
+
+
+class Worker:
+    def __init__(
+        self, lake: Lake, topics: Topics, *, name: str, respect_leases: bool = True, patient: bool = True
+    ) -> None:
+        """`name` is the lease holder's: unique among the workers that run. Without leases nothing is wrong, only
+        two workers may do the same work once. Who is not `patient` moves everything, whatever its topic's commit
+        interval."""
+        self._lake = lake
+        self._topics = topics
+        self._name = name
+        self._respect_leases = respect_leases
+        self._patience = Patience(lake.store, lake.settings) if patient else None
+        self._tables: set[UUID] = set()
+        self._aside: dict[UUID, _Aside] = {}
+        self._leases: dict[UUID, int] = {}
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """The topics whose last try failed."""
+        return tuple(sorted(aside.topic for aside in self._aside.values()))
+
+    @property
+    def failing_ids(self) -> frozenset[UUID]:
+        return frozenset(self._aside)
+
+    async def tick(self) -> Tick:
+        """Moves what is due now. Errors of one topic are in the result; those of the topic list are raised."""
+        progress = _Progress(self._lake.runtime.clock.now_ms())
+        listed = await self._topics.list()
+        self._forget_deleted(listed)
+        progress.pace_ms = self._patience.pace_ms(listed) if self._patience else self._lake.settings.interval_ms
+        topics = [topic for topic in listed if not self._is_aside(topic)]
+        await self._ensure_tables(topics, progress)
+        tails = await self._read_tails(topics, progress)
+        planned = self._plan(tails, progress)
+        outcomes = await self._run(planned, progress)
+        await asyncio.gather(
+            *(
+                self._guard(progress, tail.topic, self._finish(tail, plan, outcomes[tail.topic.topic_id], progress))
+                for tail, plan in planned
+                if tail.topic.topic_id in outcomes
+            )
+        )
+        return Tick(
+            topics=len(planned),
+            record_count=sum(done.record_count for done in progress.commits),
+            wal_bytes=sum(tail.due_bytes for tail, _ in planned),
+            tiles=sum(len(plan.tiles) for _, plan in planned),
+            failures=tuple(progress.failures),
+            more=any(tail.more for tail, _ in planned),
+            commits=tuple(progress.commits),
+            pace_ms=progress.pace_ms,
+        )
+
+    async def release(self) -> None:
+        """Gives the leases up, so that another worker need not wait for them to expire."""
+        held, self._leases = self._leases, {}
+        for topic_id, token in held.items():
+            await self._lake.store.release_lease(_lease(topic_id), token)
+
+    async def _ensure_tables(self, topics: Sequence[Topic], progress: _Progress) -> None:
+        """Every topic is a table from its first moment, with rows or without."""
+        for topic in topics:
+            if topic.topic_id not in self._tables:
+                await self._guard(progress, topic, self._ensure_table(topic))
+
+    async def _ensure_table(self, topic: Topic) -> None:
+        await ensure_table(self._lake, self._topics, topic)
+        self._tables.add(topic.topic_id)
+
+    async def _read_tails(self, topics: Sequence[Topic], progress: _Progress) -> list[Tail]:
+        heads = await self._read_heads(topics, progress)
+        behind = [
+            topic
+            for topic in topics
+            if topic.topic_id in self._tables
+            and topic.topic_id in heads
+            and any(head.frontier < head.next_offset for head in heads[topic.topic_id].values())
+        ]
+        if self._patience:
+            for topic_id, found_heads in heads.items():
+                if all(head.frontier >= head.next_offset for head in found_heads.values()):
+                    self._patience.level(topic_id, progress.looked_ms)
+            behind = [
+                topic
+                for topic in behind
+                if await self._guard(progress, topic, self._is_due(topic, heads[topic.topic_id], progress))
+            ]
+        ours = [topic for topic in behind if await self._leased(topic)]
+        found = await asyncio.gather(
+            *(self._guard(progress, topic, read_tail(self._lake, topic, heads[topic.topic_id])) for topic in ours)
+        )
+        return [tail for tail in found if tail is not None]
+
+    async def _is_due(self, topic: Topic, heads: Mapping[int, Head], progress: _Progress) -> bool:
+        patience = self._patience
+        return patience is None or await patience.is_due(
+            topic, heads, now_ms=progress.looked_ms, pace_ms=progress.pace_ms
+        )
+
+    async def _read_heads(self, topics: Sequence[Topic], progress: _Progress) -> Mapping[UUID, Mapping[int, Head]]:
+        """One round trip. A partition without head is being deleted: nothing of it is due. A topic of which a head is
+        damaged is set aside."""
+        if not topics:
+            return {}
+        partitions = [partition for topic in topics for partition in topic.each_partition()]
+        entries = iter(await self._lake.store.get([head_address(partition) for partition in partitions]))
+        heads: dict[UUID, dict[int, Head]] = {}
+        for topic in topics:
+            rows = [(partition, next(entries)) for partition in topic.each_partition()]
+            try:
+                found = [(partition.index, decode_head(entry, partition)) for partition, entry in rows]
+            except CorruptObject as error:
+                self._set_aside(progress, topic, error)
+                continue
+            heads[topic.topic_id] = {index: present.head for index, present in found if present is not None}
+        return heads
+
+    async def _leased(self, topic: Topic) -> bool:
+        if not self._respect_leases:
+            return True
+        ttl_ms = self._lake.settings.lease_ms
+        lease = await self._lake.store.acquire_lease(_lease(topic.topic_id), self._name, ttl_ms=ttl_ms)
+        if lease.holder != self._name:
+            return False
+        self._leases[topic.topic_id] = lease.token
+        return True
+
+    def _plan(self, tails: Sequence[Tail], progress: _Progress) -> list[tuple[Tail, Plan]]:
+        size = tile_bytes(sum(tail.due_bytes for tail in tails), self._lake.runner.parallelism, self._lake.settings)
+        planned = []
+        for tail in tails:
+            try:
+                with contained(tail.topic.name):
+                    planned.append((tail, plan_tail(self._lake, tail, tile_size=size)))
+            except LakestreamError as error:
+                self._set_aside(progress, tail.topic, error)
+        return planned
+
+    async def _run(
+        self, planned: Sequence[tuple[Tail, Plan]], progress: _Progress
+    ) -> Mapping[UUID, Sequence[TileOutcome]]:
+        """All topics' tiles in one run. If that fails as a whole, each topic gets a run of its own: one that kills its
+        worker must not take the others with it every time."""
+        tiles = [tile for _, plan in planned for tile in plan.tiles]
+        try:
+            outcomes = iter(await self._lake.runner.run(tiles) if tiles else [])
+        except LakestreamError as error:
+            if len(planned) == 1:
+                self._set_aside(progress, planned[0][0].topic, error)
+                return {}
+            alone = [await self._run([each], progress) for each in planned]
+            return {topic_id: found for each in alone for topic_id, found in each.items()}
+        return {tail.topic.topic_id: [next(outcomes) for _ in plan.tiles] for tail, plan in planned}
+
+    async def _finish(self, tail: Tail, plan: Plan, outcomes: Sequence[TileOutcome], progress: _Progress) -> None:
+        topic, view = tail.topic, tail.view
+        if plan.ranges:
+            moved = await commit(self._lake, tail, plan, outcomes)
+            view = moved.view
+            progress.commits.append(Commit(topic.name, topic.topic_id, moved.record_count, tail.due_bytes))
+        await advance(self._lake, tail, view)
+        self._aside.pop(topic.topic_id, None)
+        if self._patience and not tail.more:
+            self._patience.level(topic.topic_id, progress.looked_ms)
+
+    async def _guard(self, progress: _Progress, topic: Topic, work: Awaitable[T]) -> T | None:
+        try:
+            with contained(topic.name):
+                return await work
+        except LakestreamError as error:
+            self._set_aside(progress, topic, error)
+            return None
+
+    def _forget_deleted(self, listed: Sequence[Topic]) -> None:
+        present = {topic.topic_id for topic in listed}
+        self._tables &= present
+        if self._patience:
+            self._patience.forget(present)
+        for topic_id in self._aside.keys() - present:
+            del self._aside[topic_id]
+        for topic_id in self._leases.keys() - present:
+            del self._leases[topic_id]
+
+    def _is_aside(self, topic: Topic) -> bool:
+        aside = self._aside.get(topic.topic_id)
+        return aside is not None and still_waits(self._lake.runtime.clock.now_ms(), aside.since_ms, aside.wait_ms)
+
+    def _set_aside(self, progress: _Progress, topic: Topic, error: LakestreamError) -> None:
+        """What is believed of the topic is forgotten: the next try looks again."""
+        settings = self._lake.settings
+        self._tables.discard(topic.topic_id)
+        failures = self._aside[topic.topic_id].failures + 1 if topic.topic_id in self._aside else 1
+        wait_ms = min(settings.max_backoff_ms, settings.backoff_ms << min(failures - 1, 20))
+        self._aside[topic.topic_id] = _Aside(topic.name, failures, self._lake.runtime.clock.now_ms(), wait_ms)
+        progress.failures.append(Failure(topic.name, error, wait_ms, topic.topic_id, failures))
+
+
+def _lease(topic_id: UUID) -> Address:
+    return Address(f"worker/{topic_id.hex}", "worker")

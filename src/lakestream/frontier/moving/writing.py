@@ -1,0 +1,198 @@
+"""A tile into Parquet files: read, check, decode, write, upload. Runs in this process or in a Spark worker.
+
+Memory is bounded whatever the batches are: by the tile, which is read whole (a tile is a run of extents of which only
+one may be larger than a tile should be), one row group (an arena's fill, or one larger batch) and the file under way
+(which ends at the row group that brings it to its target size).
+"""
+
+import asyncio
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import count
+from uuid import UUID
+
+from lakestream import objects, records
+from lakestream.errors import CorruptObject, CorruptRecords, LakestreamError, RetryableError
+from lakestream.frontier.naming import data_key, nth_id
+from lakestream.frontier.reading import Bytes, extent_bytes, read_tile
+from lakestream.frontier.tile import Slice, Tile, TileOutcome, last_offset, slice_bytes
+from lakestream.metadata.log.head import Extent
+from lakestream.model import WrittenFile
+from lakestream.objects import Buffer, ObjectStore
+from lakestream.records import Arena, Columns, Run, decode, walk
+from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC, UNPARTITIONED
+from lakestream.table.seal import sealed_name
+from lakestream.table.writer import StreamFileWriter
+from lakestream.table.writing import Compressor
+
+
+def write_tile(tile: Tile, file_id: UUID, *, ends_at_once: bool = False) -> list[WrittenFile]:
+    """Blocking, for workers. Opens the stores by their URLs (`objects.open`). `file_id` makes the names of this attempt
+    unique."""
+    return asyncio.run(write_files(tile, _open(tile.bucket, ends_at_once), file_id))
+
+
+def attempt_tile(tile: Tile, file_id: UUID, *, ends_at_once: bool = False) -> TileOutcome:
+    """As `write_tile`, with what goes wrong in the outcome: one bad tile does not fail its neighbours."""
+    try:
+        return TileOutcome(tuple(write_tile(tile, file_id, ends_at_once=ends_at_once)))
+    except LakestreamError as error:
+        return failed(error)
+
+
+def failed(error: LakestreamError) -> TileOutcome:
+    return TileOutcome(error=f"{type(error).__name__}: {error}", retryable=isinstance(error, RetryableError))
+
+
+async def write_files(tile: Tile, store: ObjectStore, file_id: UUID) -> list[WrittenFile]:
+    """`store` is the tile's bucket. The files of a tile that fails half-way stay behind as orphans."""
+    held = await read_tile(tile, store)
+    table, prefix = _place(tile, store)
+    written = []
+    with _borrowed_arena() as arena:
+        for finished in _files(tile, held, file_id, arena):
+            await table.put(prefix + finished.key, [finished.data])
+            written.append(finished.about)
+    return written
+
+
+def warm_up() -> None:
+    """Loads the compiled kernels, so that processes forked from this one have them."""
+    records.warm_up()
+
+
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    """A file's bytes, its key below the table's location, and what the table is told of it."""
+
+    key: str
+    data: Buffer
+    about: WrittenFile
+
+
+class _OpenFile:
+    """A Parquet file under way; its name says where the range ends that is committed with it."""
+
+    def __init__(self, compressor: Compressor, part: Slice, spec_id: int) -> None:
+        self._partition = part.partition
+        self._last = last_offset(part)
+        self._spec_id = spec_id
+        self._sink = io.BytesIO()
+        self._writer = StreamFileWriter(self._sink, compressor)
+
+    def write(self, columns: Columns) -> None:
+        self._writer.write(columns)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._writer.size_bytes
+
+    def finish(self, location: str, file_id: UUID) -> _Finished:
+        stats = self._writer.close()
+        key = sealed_name(data_key(self._partition, self._last, file_id), stats.footer_checksum)
+        return _Finished(key, self._sink.getbuffer(), stats.written(f"{location}/{key}", self._spec_id))
+
+
+def _files(tile: Tile, held: Bytes, file_id: UUID, arena: Arena) -> Iterator[_Finished]:
+    """Slices that are big enough get files of their own, one per offset window; the small ones share one file."""
+    ids = map(partial(nth_id, file_id), count())
+    compressor = Compressor(tile.compression)
+    small = [part for part in tile.slices if slice_bytes(part) < tile.own_file_bytes]
+    if small:
+        yield from _shared(tile, small, held, ids, arena, compressor)
+    for part in tile.slices:
+        if slice_bytes(part) >= tile.own_file_bytes:
+            yield from _windows(tile, part, held, ids, arena, compressor)
+
+
+def _shared(
+    tile: Tile, parts: Sequence[Slice], held: Bytes, ids: Iterator[UUID], arena: Arena, compressor: Compressor
+) -> Iterator[_Finished]:
+    file: _OpenFile | None = None
+    for columns in _decode(tile, parts, held, arena):
+        file = file or _OpenFile(compressor, parts[0], UNPARTITIONED.spec_id)
+        file.write(columns)
+        if file.size_bytes >= tile.target_file_bytes:
+            yield file.finish(tile.location, next(ids))
+            file = None
+    if file is not None:
+        yield file.finish(tile.location, next(ids))
+
+
+def _windows(
+    tile: Tile, part: Slice, held: Bytes, ids: Iterator[UUID], arena: Arena, compressor: Compressor
+) -> Iterator[_Finished]:
+    file: _OpenFile | None = None
+    current = -1
+    for columns in _decode(tile, [part], held, arena):
+        for _, window, rows in columns.split(OFFSET_WINDOW):
+            if file is not None and (window != current or file.size_bytes >= tile.target_file_bytes):
+                yield file.finish(tile.location, next(ids))
+                file = None
+            current = window
+            file = file or _OpenFile(compressor, part, STREAM_SPEC.spec_id)
+            file.write(rows)
+    if file is not None:
+        yield file.finish(tile.location, next(ids))
+
+
+def _decode(tile: Tile, parts: Sequence[Slice], held: Bytes, arena: Arena) -> Iterator[Columns]:
+    """The records of the slices in (partition, offset) order, nothing below a slice's start."""
+    taken: list[Extent] = []
+
+    def runs() -> Iterator[Run]:
+        for part in parts:
+            for extent in part.extents:
+                taken[:] = [extent]
+                yield _run(tile, part, extent, held)
+
+    try:
+        yield from decode(runs(), arena)
+    except CorruptRecords as error:
+        [extent] = taken
+        raise CorruptObject(
+            f"object {extent.object_key} at {extent.position}, topic {tile.topic} ({tile.topic_id}): the batches do not"
+            f" decode, although their checksum holds: {error}"
+        ) from error
+
+
+def _run(tile: Tile, part: Slice, extent: Extent, held: Bytes) -> Run:
+    """The extent's batches from the slice's start on, which must give exactly the offsets that the extent claims."""
+    data = extent_bytes(tile, part, extent, held)
+    if extent.base_offset >= part.start:
+        return Run(part.partition, extent.base_offset, data, extent.end_offset)
+    offset = extent.base_offset
+    for batch in walk(data):
+        if offset == part.start:
+            return Run(part.partition, offset, data[batch.position :], extent.end_offset)
+        offset += batch.last_offset_delta + 1
+    raise CorruptRecords(f"no batch of partition {part.partition} starts at {part.start}, where the table ends")
+
+
+def _place(tile: Tile, store: ObjectStore) -> tuple[ObjectStore, str]:
+    """The store that the table lies in, and the prefix of its keys there."""
+    if tile.location.startswith(store.url + "/"):
+        return store, tile.location.removeprefix(store.url + "/") + "/"
+    return _open(tile.location), ""
+
+
+@lru_cache(maxsize=8)
+def _open(url: str, ends_at_once: bool = False) -> ObjectStore:
+    """A worker process serves many tiles: its connections are worth keeping."""
+    return objects.open(url, ends_at_once=ends_at_once)
+
+
+_arenas: list[Arena] = []
+"""Not in use now. Their memory is warm; two tiles that are written side by side never share one."""
+
+
+@contextmanager
+def _borrowed_arena() -> Iterator[Arena]:
+    arena = _arenas.pop() if _arenas else Arena()
+    try:
+        yield arena
+    finally:
+        _arenas.append(arena)

@@ -1,0 +1,1 @@
+"""Names of tables, views and namespaces, the pointers to their metadata, and the folders that are theirs."""

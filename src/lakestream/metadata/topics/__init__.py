@@ -1,0 +1,1 @@
+"""The topic list, topics' settings, and which table a topic is."""

@@ -1,0 +1,156 @@
+"""A topic's settings: their names, what they may be, what holds where nobody set one.
+
+Settings are checked when they are given (`check_settings`), so whoever reads a topic's options later never meets one
+that cannot be.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, TypeVar
+
+from lakestream.errors import InvalidSetting
+from lakestream.metadata.topics import option_list as values
+from lakestream.metadata.topics.option_list import INERT, MAX_MESSAGE_BYTES, OPTIONS, SETTLED, UNLIMITED
+from lakestream.metadata.topics.tables import check_alias
+from lakestream.records import BatchCompression, BatchRules
+from lakestream.records.compression import GZIP, LZ4, ZSTD
+
+__all__ = ["UNLIMITED", "TopicOptions", "batch_rules", "check_settings", "topic_options"]
+
+T = TypeVar("T")
+
+
+_DEFAULTS: Final = {option.name: option.default for option in OPTIONS}
+_INERT: Final = {inert.option.name: inert for inert in INERT}
+_SETTLED: Final = {option.name: option for option in SETTLED}
+_LZ4_DEFAULT: Final = 9
+"""Kafka's default, which there, too, stands for the fast mode."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOptions:
+    """Times in milliseconds; -1 is without limit."""
+
+    retention_ms: int
+    """Older records leave the stream: its log start passes them. The table keeps them."""
+    retention_bytes: int
+    """Of one partition."""
+    compacts: bool
+    """Only the newest record of each key is kept."""
+    deletes: bool
+    """Records leave the stream by `retention_ms` and `retention_bytes`."""
+    tombstone_ms: int
+    """How long the newest record of a key stays that says that the key is gone, from when it is alone on."""
+    dirty_ratio: float
+    """The share of records that may be superseded before keys are folded."""
+    table_formats: tuple[str, ...]
+    table_commit_interval_ms: int
+    """How old the table may be before the pipeline moves what is due; 0 is the pipeline's own interval."""
+    table_freshness_ms: int
+    """How old an engine that loads the table may find it; -1 is as the pipeline left it."""
+    table_merges: bool
+    """The pipeline merges the table's small files; otherwise that is its owner's affair."""
+    table_retention_ms: int
+    """Older rows leave the table, by whole files."""
+    table_statistics_interval_ms: int
+    """How far apart the pipeline counts the distinct keys of the table; -1 is never."""
+    table_updates: str
+    """What becomes of a record that an engine has changed: `refuse` or `record`."""
+    table_name: str
+    """Another name for the table than the one that follows from the topic's; may be empty."""
+    max_message_bytes: int | None
+    """The largest record batch; None: as the broker says."""
+    append_time: bool
+    """Records get the broker's time."""
+    timestamp_before_ms: int
+    timestamp_after_ms: int
+    """How far a producer's timestamp may be from the broker's time."""
+    compression: BatchCompression | None
+    """How batches are kept and served; None: as they were sent, and uncompressed once they are rows."""
+
+
+def topic_options(configs: Mapping[str, str]) -> TopicOptions:
+    """Raises `InvalidSetting` with a sentence that names the setting."""
+    return _options(frozenset(configs.items()))
+
+
+@lru_cache(maxsize=1024)
+def _options(settings: frozenset[tuple[str, str]]) -> TopicOptions:
+    """Kept, for whoever looks after many topics asks at every step, and most are set alike."""
+    configs = dict(settings)
+
+    def get(name: str, parse: Callable[[str], T]) -> T:
+        text = configs[name] if name in configs else _DEFAULTS[name]
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise InvalidSetting(f"{name}={text} cannot be: {error}") from error
+
+    codec = get("compression.type", values.codec)
+    levels = {
+        GZIP: get("compression.gzip.level", values.gzip_level),
+        LZ4: get("compression.lz4.level", values.lz4_level),
+        ZSTD: get("compression.zstd.level", values.zstd_level),
+    }
+    if levels[LZ4] == _LZ4_DEFAULT:
+        levels[LZ4] = None
+    policy = get("cleanup.policy", values.policy)
+    return TopicOptions(
+        retention_ms=get("retention.ms", values.limit),
+        retention_bytes=get("retention.bytes", values.limit),
+        compacts="compact" in policy,
+        deletes="delete" in policy,
+        tombstone_ms=get("delete.retention.ms", values.whole),
+        dirty_ratio=get("min.cleanable.dirty.ratio", values.ratio),
+        table_formats=get("lakestream.table.formats", values.formats),
+        table_commit_interval_ms=get("lakestream.table.commit.interval.ms", values.whole),
+        table_freshness_ms=get("lakestream.table.freshness.ms", values.limit),
+        table_merges=get("lakestream.table.merge.enable", values.switch),
+        table_retention_ms=get("lakestream.table.retention.ms", values.limit),
+        table_statistics_interval_ms=get("lakestream.table.statistics.interval.ms", values.limit),
+        table_updates=get("lakestream.table.updates", values.updates),
+        table_name=get("lakestream.table.name", check_alias),
+        max_message_bytes=get(MAX_MESSAGE_BYTES, values.max_message_bytes) if MAX_MESSAGE_BYTES in configs else None,
+        append_time=get("message.timestamp.type", values.append_time),
+        timestamp_before_ms=get("message.timestamp.before.max.ms", values.whole),
+        timestamp_after_ms=get("message.timestamp.after.max.ms", values.whole),
+        compression=None if codec is None else BatchCompression(codec, levels.get(codec)),
+    )
+
+
+def check_settings(given: Mapping[str, str], present: Mapping[str, str]) -> None:
+    """Whether a topic may be given these settings, where it has those. Raises `InvalidSetting` with a sentence."""
+    topic_options(given)
+    for name, value in given.items():
+        if name in _DEFAULTS or name == MAX_MESSAGE_BYTES or present.get(name) == value:
+            continue
+        if name in _INERT:
+            try:
+                _INERT[name].check(value)
+            except ValueError as error:
+                raise InvalidSetting(f"{name}={value} cannot be: {error}") from error
+        elif name not in _SETTLED:
+            raise InvalidSetting(f"{name} is no setting of a topic; those that act are {', '.join(sorted(_DEFAULTS))}")
+        elif value.strip() != _SETTLED[name].default:
+            settled = _SETTLED[name]
+            raise InvalidSetting(f"{name} is {settled.default} for every topic and cannot change. {settled.meaning}")
+
+
+def batch_rules(configs: Mapping[str, str], max_batch_bytes: int) -> BatchRules:
+    """What a topic with these settings takes from producers, at the price that every produce request can pay.
+    `max_batch_bytes`: where the topic does not say."""
+    return _rules(frozenset(configs.items()), max_batch_bytes)
+
+
+@lru_cache(maxsize=1024)
+def _rules(settings: frozenset[tuple[str, str]], max_batch_bytes: int) -> BatchRules:
+    options = _options(settings)
+    return BatchRules(
+        max_bytes=max_batch_bytes if options.max_message_bytes is None else options.max_message_bytes,
+        needs_keys=options.compacts,
+        before_ms=options.timestamp_before_ms,
+        after_ms=options.timestamp_after_ms,
+        append_time=options.append_time,
+        compression=options.compression,
+    )
