@@ -26,8 +26,8 @@ from benchmarks.s3 import S3, s3
 from lakestream import objects
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.frontier.lake import Lake
+from lakestream.frontier.moving.worker import Tick, Worker
 from lakestream.frontier.settings import PipelineSettings
-from lakestream.frontier.worker import Tick, Worker
 from lakestream.metadata.log.commit import Offer
 from lakestream.metadata.log.committer import Committer
 from lakestream.metadata.store import Store

@@ -16,9 +16,9 @@ from support.processes import Cluster
 from lakestream import objects
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.local import LocalTiles
+from lakestream.frontier.moving.local import LocalTiles
+from lakestream.frontier.moving.worker import Tick, Worker
 from lakestream.frontier.settings import PipelineSettings
-from lakestream.frontier.worker import Tick, Worker
 from lakestream.metadata.log.head import Extent, shard_of
 from lakestream.metadata.log.partition import read_extents, read_head
 from lakestream.metadata.stores.sqlite.store import open_sqlite

@@ -20,9 +20,9 @@ from support.outsider import Outsider, iceberg_file, on
 from lakestream import objects
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.local import LocalTiles
+from lakestream.frontier.moving.local import LocalTiles
+from lakestream.frontier.moving.worker import Tick, Worker
 from lakestream.frontier.settings import PipelineSettings
-from lakestream.frontier.worker import Tick, Worker
 from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.metadata.topics.list import Topics
 from lakestream.model import WrittenFile

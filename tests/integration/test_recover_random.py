@@ -25,11 +25,11 @@ from lakestream.bucket.recover import recover
 from lakestream.bucket.saved import Saver
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import DuplicateSequence, LakestreamError, Unavailable
-from lakestream.frontier.collector import Collector
+from lakestream.frontier.collecting.collector import Collector
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.local import LocalTiles
+from lakestream.frontier.moving.local import LocalTiles
+from lakestream.frontier.moving.worker import Worker
 from lakestream.frontier.settings import PipelineSettings
-from lakestream.frontier.worker import Worker
 from lakestream.metadata.log.partition import read_head
 from lakestream.metadata.store import Outcome, Transaction
 from lakestream.metadata.stores.memory import MemoryStore

@@ -24,9 +24,9 @@ from typer.testing import CliRunner
 
 from lakestream.cli.table import app
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.local import LocalTiles
-from lakestream.frontier.maintenance import Maintenance, Step
-from lakestream.frontier.worker import Worker
+from lakestream.frontier.moving.local import LocalTiles
+from lakestream.frontier.moving.worker import Worker
+from lakestream.frontier.upkeep.maintenance import Maintenance, Step
 from lakestream.metadata.topics.list import Topics
 from lakestream.node.backends import open_backends
 from lakestream.node.tables import open_catalog

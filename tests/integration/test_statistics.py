@@ -14,10 +14,10 @@ from support.processes import Cluster
 from lakestream import objects
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.local import LocalTiles
-from lakestream.frontier.maintenance import Step
+from lakestream.frontier.moving.local import LocalTiles
+from lakestream.frontier.moving.worker import Worker
 from lakestream.frontier.settings import PipelineSettings
-from lakestream.frontier.worker import Worker
+from lakestream.frontier.upkeep.maintenance import Step
 from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.metadata.topics.list import Topics
 from lakestream.node.maintain import run_maintenance

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import ObjectMissing, RetryableError, UnknownStream
-from lakestream.frontier.collector import Collector
+from lakestream.frontier.collecting.collector import Collector
+from lakestream.frontier.collecting.orphans import Orphans
+from lakestream.frontier.collecting.producers import Expiry
 from lakestream.frontier.delta import Mirrors
-from lakestream.frontier.expiry import Expiry
-from lakestream.frontier.orphans import Orphans
-from lakestream.frontier.worker import Worker
+from lakestream.frontier.moving.worker import Worker
 from lakestream.kafka.api import Handler
 from lakestream.kafka.groups.coordinator import GroupCoordinator, holder_name
 from lakestream.kafka.settings import KafkaSettings

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lakestream.errors import LakestreamError
-from lakestream.frontier.fresh import Freshener
+from lakestream.frontier.moving.fresh import Freshener
 from lakestream.frontier.settings import FreshSettings
 from lakestream.metadata.topics.list import Topics
 from simulator.world import Process

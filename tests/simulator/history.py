@@ -14,9 +14,9 @@ from lakestream.catalog.port import View
 from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import LakestreamError, RetryableError
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.naming import DATA_FOLDER, parse_file_name
-from lakestream.frontier.rewritten import parse_rewritten
+from lakestream.frontier.moving.naming import DATA_FOLDER, parse_file_name
 from lakestream.frontier.settings import PipelineSettings
+from lakestream.frontier.upkeep.rewritten import parse_rewritten
 from lakestream.metadata.counters import current_generation
 from lakestream.metadata.log import commit
 from lakestream.metadata.topics.list import Topic

@@ -10,8 +10,8 @@ import msgspec
 import pyarrow as pa
 
 from lakestream.errors import ObjectMissing, RetryableError, UnknownStream
-from lakestream.frontier import compaction
-from lakestream.frontier.maintenance import Maintenance
+from lakestream.frontier.upkeep import compaction
+from lakestream.frontier.upkeep.maintenance import Maintenance
 from lakestream.metadata.topics.list import Topics
 from lakestream.model import DataFile
 from lakestream.table.deletes import Deleted

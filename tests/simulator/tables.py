@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from lakestream.errors import LakestreamError, RetryableError
-from lakestream.frontier.naming import data_key
-from lakestream.frontier.reading import extent_bytes, read_tile
-from lakestream.frontier.tile import Slice, Tile, TileOutcome, last_offset
+from lakestream.frontier.moving.naming import data_key
+from lakestream.frontier.moving.reading import extent_bytes, read_tile
+from lakestream.frontier.moving.tile import Slice, Tile, TileOutcome, last_offset
 from lakestream.model import DataFile, PositionDeletes, WrittenFile
 from lakestream.records import BatchCompression
 from lakestream.runtime import Runtime

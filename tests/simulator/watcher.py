@@ -9,7 +9,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from lakestream.catalog.port import View
-from lakestream.frontier.compaction import folded_ms
+from lakestream.frontier.upkeep.compaction import folded_ms
 from lakestream.metadata import codec
 from lakestream.metadata.groups import CommittedOffset, GroupState
 from lakestream.metadata.log.head import EXTENTS, HEAD, PRODUCERS, Extent, Head, partition_of, shard_of

@@ -18,13 +18,13 @@ from pyiceberg.table import Table
 
 from lakestream import objects
 from lakestream.catalog.tables import PyIcebergTables
-from lakestream.frontier.collector import Collector
+from lakestream.frontier.collecting.collector import Collector
 from lakestream.frontier.lag import TopicLag, read_lag
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.local import LocalTiles
+from lakestream.frontier.moving.local import LocalTiles
+from lakestream.frontier.moving.worker import Tick, Worker
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.status import StatusBoard
-from lakestream.frontier.worker import Tick, Worker
 from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.metadata.topics.list import Topics
 from lakestream.runtime import system

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 from simulator.loop import SimulatedLoop
 
 from lakestream.errors import Unavailable
-from lakestream.frontier.fresh import Freshener, Freshness
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.local import LocalTiles
+from lakestream.frontier.moving.fresh import Freshener, Freshness
+from lakestream.frontier.moving.local import LocalTiles
+from lakestream.frontier.moving.tile import Tile, TileOutcome
 from lakestream.frontier.settings import FreshSettings
-from lakestream.frontier.tile import Tile, TileOutcome
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import DataFile, WrittenFile
 from support.frontier import SETTINGS, Fuse, Fused, Producer, World

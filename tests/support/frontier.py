@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 from lakestream.catalog.port import TableCatalog, View
 from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import UnknownStream
-from lakestream.frontier.collector import Collector
+from lakestream.frontier.collecting.collector import Collector
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.local import LocalTiles
+from lakestream.frontier.moving.local import LocalTiles
+from lakestream.frontier.moving.worker import Tick, Worker
 from lakestream.frontier.settings import PipelineSettings
-from lakestream.frontier.worker import Tick, Worker
 from lakestream.metadata.counters import current_generation
 from lakestream.metadata.log.commit import Batch, Offer
 from lakestream.metadata.log.committer import Committed, Committer, Verdict

@@ -13,9 +13,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.local import LocalTiles
+from lakestream.frontier.moving.local import LocalTiles
+from lakestream.frontier.moving.worker import Worker
 from lakestream.frontier.settings import PipelineSettings
-from lakestream.frontier.worker import Worker
 from lakestream.metadata.topics.list import Topics
 from lakestream.node.backends import open_backends
 from lakestream.node.http import run_http

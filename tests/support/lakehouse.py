@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from lakestream import objects
 from lakestream.catalog.tables import PyIcebergTables
-from lakestream.frontier.collector import Collector
+from lakestream.frontier.collecting.collector import Collector
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.local import LocalTiles
+from lakestream.frontier.moving.local import LocalTiles
+from lakestream.frontier.moving.worker import Tick, Worker
 from lakestream.frontier.settings import PipelineSettings
-from lakestream.frontier.worker import Tick, Worker
 from lakestream.metadata.store import Store
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.metadata.topics.list import Topic, Topics

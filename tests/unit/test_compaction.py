@@ -19,10 +19,10 @@ from support.fake_streams import FakeStreams
 from support.frontier import SETTINGS, Crash, Fuse, Producer, World
 
 from lakestream.catalog.port import View
-from lakestream.frontier.compaction import folded_ms
-from lakestream.frontier.maintenance import Maintenance, Step
-from lakestream.frontier.orphans import Orphans
-from lakestream.frontier.rewrite import put_in_place
+from lakestream.frontier.collecting.orphans import Orphans
+from lakestream.frontier.upkeep.compaction import folded_ms
+from lakestream.frontier.upkeep.maintenance import Maintenance, Step
+from lakestream.frontier.upkeep.rewrite import put_in_place
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import StreamPartition
 from lakestream.table.folding import Newest, keeper
@@ -175,7 +175,7 @@ def test_compact_and_delete_do_both(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_more_than_one_fold_takes_is_folded_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakestream.frontier.compaction.MAX_FOLD_ROWS", 8)
+    monkeypatch.setattr("lakestream.frontier.upkeep.compaction.MAX_FOLD_ROWS", 8)
 
     async def test() -> None:
         shop = Shop(monkeypatch, World(settings=msgspec.structs.replace(FEW, min_merge_files=100)))
@@ -192,7 +192,7 @@ def test_more_than_one_fold_takes_is_folded_bit_by_bit(monkeypatch: pytest.Monke
 def test_rows_rewritten_by_an_engine_below_more_keys_than_a_fold_learns_are_folded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("lakestream.frontier.compaction.MAX_KEY_ROWS", 3)
+    monkeypatch.setattr("lakestream.frontier.upkeep.compaction.MAX_KEY_ROWS", 3)
 
     async def test() -> None:
         shop = Shop(monkeypatch, World(settings=msgspec.structs.replace(FEW, min_merge_files=100)))

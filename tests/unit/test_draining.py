@@ -7,7 +7,7 @@ import msgspec
 from support.lakehouse import Lakehouse, open_lakehouse
 
 from lakestream import objects
-from lakestream.frontier.draining import Drained, drain
+from lakestream.frontier.moving.draining import Drained, drain
 from lakestream.frontier.settings import PipelineSettings
 
 

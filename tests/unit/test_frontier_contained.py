@@ -10,13 +10,13 @@ from support.frontier import SETTINGS, Producer, World
 
 from lakestream.catalog import View
 from lakestream.errors import Conflict, Unexpected
-from lakestream.frontier.advance import plan_tail
-from lakestream.frontier.contained import contained
-from lakestream.frontier.fresh import Freshener
-from lakestream.frontier.maintenance import Maintenance
-from lakestream.frontier.orphans import Orphans
+from lakestream.frontier.collecting.orphans import Orphans
+from lakestream.frontier.isolation import contained
+from lakestream.frontier.moving.advance import plan_tail
+from lakestream.frontier.moving.fresh import Freshener
+from lakestream.frontier.moving.worker import Worker
 from lakestream.frontier.settings import FreshSettings
-from lakestream.frontier.worker import Worker
+from lakestream.frontier.upkeep.maintenance import Maintenance
 from lakestream.metadata.topics.list import Topic, Topics
 
 _FAULT = "an engine wrote what no library foresaw"
@@ -81,7 +81,7 @@ def test_a_plan_that_fails_concerns_its_topic(monkeypatch: pytest.MonkeyPatch) -
                 raise KeyError(_FAULT)
             return plan_tail(lake, tail, tile_size=tile_size)
 
-        monkeypatch.setattr("lakestream.frontier.worker.plan_tail", plan)
+        monkeypatch.setattr("lakestream.frontier.moving.worker.plan_tail", plan)
         tick = await worker.tick()
         assert [(failure.topic, type(failure.error)) for failure in tick.failures] == [("bad", Unexpected)]
         assert [done.topic for done in tick.commits] == ["good"]

@@ -13,9 +13,9 @@ from support.fresh import FRESH, Slow, delete_one_row, house, make_door, run
 from support.frontier import Crash, Fuse
 
 from lakestream.errors import Conflict
-from lakestream.frontier.fresh import Freshness
-from lakestream.frontier.local import LocalTiles
-from lakestream.frontier.worker import Worker
+from lakestream.frontier.moving.fresh import Freshness
+from lakestream.frontier.moving.local import LocalTiles
+from lakestream.frontier.moving.worker import Worker
 from lakestream.metadata.topics.list import Topics
 from lakestream.table.schema import UNPARTITIONED
 

@@ -14,8 +14,8 @@ from support.worlds import CATALOGS, Open, over, run
 from lakestream import objects
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import Unavailable
-from lakestream.frontier.naming import data_key, parse_file_name
-from lakestream.frontier.orphans import Orphans, Tidied
+from lakestream.frontier.collecting.orphans import Orphans, Tidied
+from lakestream.frontier.moving.naming import data_key, parse_file_name
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.runtime import system

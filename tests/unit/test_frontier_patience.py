@@ -8,9 +8,9 @@ from support.frontier import Fuse, Producer, World
 
 from lakestream.catalog.port import View
 from lakestream.errors import Unavailable
-from lakestream.frontier.patience import MIN_PACE_MS
+from lakestream.frontier.moving.schedule import MIN_PACE_MS
+from lakestream.frontier.moving.worker import Worker
 from lakestream.frontier.settings import PipelineSettings
-from lakestream.frontier.worker import Worker
 from lakestream.metadata.topics.list import Topic, Topics
 
 INTERVAL = "lakestream.table.commit.interval.ms"

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakestream.errors import StorageError
-from lakestream.frontier.plan import Target, due, limit, plan, tile_bytes
+from lakestream.frontier.moving.plan import Target, due, limit, plan, tile_bytes
+from lakestream.frontier.moving.tile import Slice, Tile, pack, size_of, slice_bytes, unpack_tile
 from lakestream.frontier.settings import PipelineSettings
-from lakestream.frontier.tile import Slice, Tile, pack, size_of, slice_bytes, unpack_tile
 from lakestream.metadata.log.head import Extent
 
 TARGET = Target(UUID(int=7), "orders", "memory://bucket", "memory://bucket/tables/orders", 100, 1 << 30)

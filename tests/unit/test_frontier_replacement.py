@@ -12,13 +12,13 @@ from support.frontier import SETTINGS, Producer, World
 from support.worlds import CATALOGS, Open, over, run
 
 from lakestream.catalog.port import View
-from lakestream.frontier.advance import Moved, Tail, advance, commit, plan_tail, read_tail
+from lakestream.frontier.collecting.orphans import Orphans
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.naming import data_key
-from lakestream.frontier.orphans import Orphans
-from lakestream.frontier.plan import Plan, Range
-from lakestream.frontier.replacement import replaceable
-from lakestream.frontier.tile import TileOutcome
+from lakestream.frontier.moving.advance import Moved, Tail, advance, commit, plan_tail, read_tail
+from lakestream.frontier.moving.naming import data_key
+from lakestream.frontier.moving.plan import Plan, Range
+from lakestream.frontier.moving.replacement import replaceable
+from lakestream.frontier.moving.tile import TileOutcome
 from lakestream.metadata.log.partition import read_head
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import DataFile, PositionDeletes, WrittenFile

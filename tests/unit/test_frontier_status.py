@@ -5,9 +5,9 @@ import asyncio
 from support.frontier import Producer, World
 
 from lakestream.frontier.lag import TopicLag, read_lag
+from lakestream.frontier.moving.worker import Worker
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.status import StatusBoard, read_status
-from lakestream.frontier.worker import Worker
 from lakestream.http.lag import as_gauges, as_json
 from lakestream.metadata.log.partition import head_address
 from lakestream.metadata.store import Transaction

@@ -13,10 +13,10 @@ from support.frontier import SETTINGS, Crash, Fuse, Producer, World
 
 from lakestream.catalog import View
 from lakestream.errors import Conflict, StorageError, Unavailable, UnknownStream
-from lakestream.frontier.advance import ensure_table
+from lakestream.frontier.moving.advance import ensure_table
+from lakestream.frontier.moving.tile import Tile, TileOutcome
+from lakestream.frontier.moving.worker import Worker
 from lakestream.frontier.settings import PipelineSettings
-from lakestream.frontier.tile import Tile, TileOutcome
-from lakestream.frontier.worker import Worker
 from lakestream.metadata import codec
 from lakestream.metadata.log.partition import create_head, read_head
 from lakestream.metadata.names.pointers import Pointer, Pointers, TableName

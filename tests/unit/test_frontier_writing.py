@@ -11,11 +11,11 @@ from support.batches import batch
 from support.frontier import Hands
 
 from lakestream.errors import CorruptObject, ObjectMissing, RequestError
-from lakestream.frontier import writing
-from lakestream.frontier.naming import parse_file_name
-from lakestream.frontier.reading import MAX_GAP_BYTES, Read, reads
-from lakestream.frontier.tile import Slice, Tile
-from lakestream.frontier.writing import attempt_tile, write_files
+from lakestream.frontier.moving import writing
+from lakestream.frontier.moving.naming import parse_file_name
+from lakestream.frontier.moving.reading import MAX_GAP_BYTES, Read, reads
+from lakestream.frontier.moving.tile import Slice, Tile
+from lakestream.frontier.moving.writing import attempt_tile, write_files
 from lakestream.metadata.log.head import Extent
 from lakestream.model import WrittenFile
 from lakestream.objects import MemoryObjects

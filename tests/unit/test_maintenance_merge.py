@@ -15,12 +15,12 @@ from support.frontier import SETTINGS, Crash, Fuse, Producer, World
 from support.records import parse
 
 from lakestream.catalog.port import View
+from lakestream.frontier.collecting.orphans import Orphans
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.maintenance import Maintenance, Step
-from lakestream.frontier.merging import plan_merges
-from lakestream.frontier.orphans import Orphans
-from lakestream.frontier.rewritten import RewriteBound, parse_rewritten, rewritten_key
 from lakestream.frontier.settings import PipelineSettings
+from lakestream.frontier.upkeep.maintenance import Maintenance, Step
+from lakestream.frontier.upkeep.merging import plan_merges
+from lakestream.frontier.upkeep.rewritten import RewriteBound, parse_rewritten, rewritten_key
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import DataFile
 from lakestream.runtime import system

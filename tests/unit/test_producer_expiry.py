@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from support.frontier import World
 
-from lakestream.frontier.expiry import Expiry
+from lakestream.frontier.collecting.producers import Expiry
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata import codec

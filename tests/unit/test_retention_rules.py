@@ -11,8 +11,8 @@ from support import frontier as lakes
 from support.batches import batch
 from support.frontier import Producer, World
 
-from lakestream.frontier.maintenance import Maintenance, Step
-from lakestream.frontier.retention import beyond_size, droppable, older_than
+from lakestream.frontier.upkeep.maintenance import Maintenance, Step
+from lakestream.frontier.upkeep.retention import beyond_size, droppable, older_than
 from lakestream.metadata.log.partition import read_head
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import DataFile

@@ -15,8 +15,8 @@ from support.batches import keyed
 from support.frontier import SETTINGS, Crash, Fuse, Producer, World
 
 from lakestream.catalog.port import View
-from lakestream.frontier.maintenance import Maintenance, Step
-from lakestream.frontier.statistics import MAX_FILE_BYTES, known_sketch
+from lakestream.frontier.upkeep.maintenance import Maintenance, Step
+from lakestream.frontier.upkeep.statistics import MAX_FILE_BYTES, known_sketch
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import Blob, StatisticsFile, StreamPartition
 from lakestream.table.distinct import THETA

@@ -9,7 +9,7 @@ import pytest
 import zstandard
 from support import lake
 
-from lakestream.frontier.tile import Tile, pack, unpack_tile
+from lakestream.frontier.moving.tile import Tile, pack, unpack_tile
 from lakestream.runtime import system
 from lakestream.table.compression import DEFAULT_COMPRESSION, Compression, chosen, chosen_or_default
 from lakestream.table.rewriter import Rewriter

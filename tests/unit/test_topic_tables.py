@@ -13,7 +13,7 @@ from support.frontier import World
 from lakestream.catalog.binding import check_alias
 from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import InvalidSetting
-from lakestream.frontier.advance import ensure_table
+from lakestream.frontier.moving.advance import ensure_table
 from lakestream.metadata.names.pointers import Pointer, Pointers
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.list import Topic, Topics

@@ -10,8 +10,8 @@ from support.batches import batch
 
 from lakestream import wal
 from lakestream.errors import CorruptObject
-from lakestream.frontier.tile import Slice, Tile
-from lakestream.frontier.writing import write_files
+from lakestream.frontier.moving.tile import Slice, Tile
+from lakestream.frontier.moving.writing import write_files
 from lakestream.metadata.log.head import Extent
 from lakestream.model import StreamPartition
 from lakestream.objects import MemoryObjects

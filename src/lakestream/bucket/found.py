@@ -13,7 +13,7 @@ from lakestream.bucket.rebuilding import Fate, Section
 from lakestream.catalog.files import version_of
 from lakestream.catalog.sealed import checksum_in
 from lakestream.errors import CorruptObject, ObjectMissing
-from lakestream.frontier.receipts import is_of_table
+from lakestream.frontier.moving.receipts import is_of_table
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectInfo, ObjectStore
 from lakestream.records import crc32c

@@ -6,8 +6,8 @@ from typing import Final, Protocol
 
 from lakestream.catalog.port import TableCatalog
 from lakestream.errors import RetryableError
+from lakestream.frontier.moving.tile import Tile, TileOutcome
 from lakestream.frontier.settings import PipelineSettings
-from lakestream.frontier.tile import Tile, TileOutcome
 from lakestream.metadata.store import Store
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from lakestream.frontier.worker import Tick
+from lakestream.frontier.moving.worker import Tick
 from lakestream.metadata import codec
 from lakestream.metadata.store import Address, Store, Transaction
 

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 
 from lakestream.catalog.tables import PyIcebergTables
 from lakestream.errors import LakestreamError, UnknownTable
-from lakestream.frontier.fresh import Freshener, Freshness
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.local import ThreadTiles
+from lakestream.frontier.moving.fresh import Freshener, Freshness
+from lakestream.frontier.moving.local import ThreadTiles
+from lakestream.frontier.moving.tile import TileOutcome
+from lakestream.frontier.moving.writing import warm_up
 from lakestream.frontier.settings import FreshSettings
-from lakestream.frontier.tile import TileOutcome
-from lakestream.frontier.writing import warm_up
 from lakestream.http.behind import Behind
 from lakestream.metadata.names.pointers import Pointers, TableName
 from lakestream.metadata.topics.list import Topics

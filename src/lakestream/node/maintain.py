@@ -1,10 +1,10 @@
 """Maintenance of tables by hand: the passes that a pipeline makes at its own pace, without Spark."""
 
 from lakestream.errors import UnknownStream
+from lakestream.frontier.collecting.orphans import Orphans
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.local import LocalTiles
-from lakestream.frontier.maintenance import Maintenance, Step
-from lakestream.frontier.orphans import Orphans
+from lakestream.frontier.moving.local import LocalTiles
+from lakestream.frontier.upkeep.maintenance import Maintenance, Step
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.node.backends import open_backends
 from lakestream.node.tables import open_catalog

@@ -9,16 +9,16 @@ from typing import Final, TypeVar
 
 from lakestream.catalog.port import TableCatalog
 from lakestream.errors import LakestreamError, Unavailable
-from lakestream.frontier.collector import Collector
+from lakestream.frontier.collecting.collector import Collector
+from lakestream.frontier.collecting.orphans import Orphans
+from lakestream.frontier.collecting.producers import Expiry
 from lakestream.frontier.delta import DeltaLog, MirroredTables, Mirrors
-from lakestream.frontier.draining import drain
-from lakestream.frontier.expiry import Expiry
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.maintenance import Maintenance
-from lakestream.frontier.orphans import Orphans
+from lakestream.frontier.moving.draining import drain
+from lakestream.frontier.moving.worker import Tick, Worker
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.status import StatusBoard
-from lakestream.frontier.worker import Tick, Worker
+from lakestream.frontier.upkeep.maintenance import Maintenance
 from lakestream.metadata.store import Store
 from lakestream.metadata.topics.list import Topics
 from lakestream.objects import ObjectStore

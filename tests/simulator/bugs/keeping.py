@@ -6,10 +6,11 @@ from unittest.mock import AsyncMock, Mock, patch
 
 from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import Unavailable
-from lakestream.frontier import compaction, maintenance, orphans, retention, rewrite
+from lakestream.frontier.collecting import orphans
 from lakestream.frontier.delta import Mirrors, mirror
-from lakestream.frontier.naming import FileBound
-from lakestream.frontier.retention import Retirement
+from lakestream.frontier.moving.naming import FileBound
+from lakestream.frontier.upkeep import compaction, maintenance, retention, rewrite
+from lakestream.frontier.upkeep.retention import Retirement
 from lakestream.metadata.topics.list import Topic
 from lakestream.stream.views import Views
 from simulator.bugs.registry import upkeep_bug

@@ -5,7 +5,7 @@ from typing import Any
 from unittest.mock import patch
 
 from lakestream.bucket import rebuilding
-from lakestream.frontier import collector
+from lakestream.frontier.collecting import collector
 from lakestream.stream import append
 from lakestream.wal import Placed, Receipt, SectionReceipt
 from simulator.bugs.registry import loss_bug
@@ -37,7 +37,7 @@ def table_commit_before_its_receipt() -> Iterator[None]:
     async def nothing(*_: Any) -> None:
         return None
 
-    with patch("lakestream.frontier.advance.write_receipts", nothing):
+    with patch("lakestream.frontier.moving.advance.write_receipts", nothing):
         yield
 
 

@@ -13,10 +13,11 @@ import msgspec
 from lakestream.catalog.port import View
 from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import Conflict, Unavailable
-from lakestream.frontier import advance, collector
-from lakestream.frontier.plan import Range
-from lakestream.frontier.replacement import frontier_of
-from lakestream.frontier.worker import Worker
+from lakestream.frontier.collecting import collector
+from lakestream.frontier.moving import advance
+from lakestream.frontier.moving.plan import Range
+from lakestream.frontier.moving.replacement import frontier_of
+from lakestream.frontier.moving.worker import Worker
 from lakestream.metadata.log import partition as log
 from lakestream.metadata.log.head import Head
 from lakestream.model import DataFile, StreamPartition
@@ -217,7 +218,7 @@ def off_by_one_range_delete() -> Iterator[None]:
 
 @contextmanager
 def _in_worker(name: str, changed: Any) -> Iterator[None]:
-    with patch(f"lakestream.frontier.worker.{name}", changed):
+    with patch(f"lakestream.frontier.moving.worker.{name}", changed):
         yield
 
 

@@ -18,8 +18,8 @@ from typing import Final, TypeVar
 
 from lakestream.errors import CorruptObject, ObjectMissing, RetryableError
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.patience import still_waits
-from lakestream.frontier.receipts import given_up, write_given_up
+from lakestream.frontier.moving.receipts import given_up, write_given_up
+from lakestream.frontier.moving.schedule import still_waits
 from lakestream.metadata.counters import generation_and_clusters, raise_generation
 from lakestream.metadata.log.partition import raise_fence, read_extents
 from lakestream.model import StreamPartition

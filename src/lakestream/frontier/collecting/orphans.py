@@ -24,10 +24,10 @@ from uuid import UUID
 
 from lakestream.catalog.port import Named
 from lakestream.errors import LakestreamError, UnknownStream
-from lakestream.frontier.contained import contained
+from lakestream.frontier.isolation import contained
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.naming import DATA_FOLDER, FileBound, parse_file_name
-from lakestream.frontier.rewritten import RewriteBound, parse_rewritten
+from lakestream.frontier.moving.naming import DATA_FOLDER, FileBound, parse_file_name
+from lakestream.frontier.upkeep.rewritten import RewriteBound, parse_rewritten
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.objects.paths import relative, resolved
 

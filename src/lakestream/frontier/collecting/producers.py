@@ -4,7 +4,7 @@ from typing import Final
 
 from lakestream.errors import CorruptObject
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.patience import still_waits
+from lakestream.frontier.moving.schedule import still_waits
 from lakestream.metadata.log.producers import expire_producers
 from lakestream.metadata.topics.list import Topics
 from lakestream.model import StreamPartition

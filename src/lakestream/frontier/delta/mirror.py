@@ -18,10 +18,10 @@ from uuid import UUID
 from lakestream.catalog.files import version_of
 from lakestream.catalog.port import TableViews
 from lakestream.errors import Conflict, LakestreamError, UnknownStream
-from lakestream.frontier.contained import contained
 from lakestream.frontier.delta.difference import check_mirrorable, difference
 from lakestream.frontier.delta.port import DeltaLog, MirroredTables, Shown
-from lakestream.frontier.patience import still_waits
+from lakestream.frontier.isolation import contained
+from lakestream.frontier.moving.schedule import still_waits
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.runtime import Runtime

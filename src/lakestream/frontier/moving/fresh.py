@@ -19,11 +19,11 @@ from uuid import UUID
 
 from lakestream.catalog.port import View
 from lakestream.errors import Conflict, LakestreamError, UnknownStream
-from lakestream.frontier.advance import Tail, advance, commit, ensure_table, plan_tail, read_tail
-from lakestream.frontier.contained import contained
+from lakestream.frontier.isolation import contained
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.plan import tile_bytes
-from lakestream.frontier.replacement import frontier_of
+from lakestream.frontier.moving.advance import Tail, advance, commit, ensure_table, plan_tail, read_tail
+from lakestream.frontier.moving.plan import tile_bytes
+from lakestream.frontier.moving.replacement import frontier_of
 from lakestream.frontier.settings import FreshSettings
 from lakestream.metadata.log.head import Head
 from lakestream.metadata.log.partition import decode_head, head_address

@@ -10,8 +10,8 @@ from typing import Final
 from uuid import UUID
 
 from lakestream.errors import StorageError
+from lakestream.frontier.moving.tile import Slice, Tile, size_of
 from lakestream.frontier.settings import PipelineSettings
-from lakestream.frontier.tile import Slice, Tile, size_of
 from lakestream.metadata.log.head import Extent
 from lakestream.table.compression import DEFAULT_COMPRESSION, Compression
 

@@ -8,8 +8,8 @@ the commit that adds them, if those are exactly the rows between the two views a
 from collections.abc import Sequence
 
 from lakestream.catalog.port import View
-from lakestream.frontier.naming import DATA_FOLDER, parse_file_name
-from lakestream.frontier.plan import Range
+from lakestream.frontier.moving.naming import DATA_FOLDER, parse_file_name
+from lakestream.frontier.moving.plan import Range
 from lakestream.model import DataFile
 
 

@@ -11,12 +11,12 @@ from typing import TypeVar
 from uuid import UUID
 
 from lakestream.errors import CorruptObject, LakestreamError
-from lakestream.frontier.advance import Tail, advance, commit, ensure_table, plan_tail, read_tail
-from lakestream.frontier.contained import contained
+from lakestream.frontier.isolation import contained
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.patience import Patience, still_waits
-from lakestream.frontier.plan import Plan, tile_bytes
-from lakestream.frontier.tile import TileOutcome
+from lakestream.frontier.moving.advance import Tail, advance, commit, ensure_table, plan_tail, read_tail
+from lakestream.frontier.moving.plan import Plan, tile_bytes
+from lakestream.frontier.moving.schedule import Patience, still_waits
+from lakestream.frontier.moving.tile import TileOutcome
 from lakestream.metadata.log.head import Head
 from lakestream.metadata.log.partition import decode_head, head_address
 from lakestream.metadata.store import Address

@@ -16,9 +16,9 @@ from typing import Final
 
 from lakestream.catalog.port import View
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.merging import is_ours, pack
-from lakestream.frontier.rewrite import Swapped, put_in_place
-from lakestream.frontier.rewritten import parse_rewritten
+from lakestream.frontier.upkeep.merging import is_ours, pack
+from lakestream.frontier.upkeep.rewrite import Swapped, put_in_place
+from lakestream.frontier.upkeep.rewritten import parse_rewritten
 from lakestream.metadata.topics.options import TopicOptions
 from lakestream.model import DataFile
 from lakestream.table.folding import KEY_COLUMNS, Newest, keeper

@@ -13,13 +13,13 @@ from uuid import UUID
 
 from lakestream.catalog.port import View
 from lakestream.errors import LakestreamError, UnknownStream
-from lakestream.frontier.compaction import fold, folded_ms, plan_fold
-from lakestream.frontier.contained import contained
+from lakestream.frontier.isolation import contained
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.merging import Run, plan_merges
-from lakestream.frontier.retention import MAX_LEARNT_FILES, Retirement, is_wanted, plan_retirement, retire
-from lakestream.frontier.rewrite import is_inside, put_in_place
-from lakestream.frontier.statistics import count_keys, plan_count
+from lakestream.frontier.upkeep.compaction import fold, folded_ms, plan_fold
+from lakestream.frontier.upkeep.merging import Run, plan_merges
+from lakestream.frontier.upkeep.retention import MAX_LEARNT_FILES, Retirement, is_wanted, plan_retirement, retire
+from lakestream.frontier.upkeep.rewrite import is_inside, put_in_place
+from lakestream.frontier.upkeep.statistics import count_keys, plan_count
 from lakestream.metadata.store import Address
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.metadata.topics.options import UNLIMITED

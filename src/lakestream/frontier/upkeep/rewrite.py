@@ -13,10 +13,10 @@ from typing import Final
 from lakestream.catalog.files import version_of
 from lakestream.catalog.port import View
 from lakestream.errors import Conflict
-from lakestream.frontier.advance import discard
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.naming import nth_id
-from lakestream.frontier.rewritten import RewriteBound, rewritten_key
+from lakestream.frontier.moving.advance import discard
+from lakestream.frontier.moving.naming import nth_id
+from lakestream.frontier.upkeep.rewritten import RewriteBound, rewritten_key
 from lakestream.model import DataFile, WrittenFile
 from lakestream.table.rewriter import Rewritten
 from lakestream.table.seal import sealed_name

@@ -14,7 +14,7 @@ from lakestream.catalog.port import View
 from lakestream.catalog.rules import falls
 from lakestream.errors import Conflict, CorruptObject, ObjectMissing
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.patience import still_waits
+from lakestream.frontier.moving.schedule import still_waits
 from lakestream.metadata.topics.options import UNLIMITED
 from lakestream.model import Blob, DataFile, StatisticsFile
 from lakestream.records import crc32c

@@ -1,0 +1,1 @@
+"""What nothing names any more goes away: WAL objects, table files, rows of producers."""

@@ -1,0 +1,1 @@
+"""The upkeep of tables: retention, compaction, merges of small files, statistics."""
