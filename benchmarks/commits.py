@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from benchmarks.result import QUICK, Result, stays_under, with_curve
+from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.catalog.port import View
-from lakestream.catalog.tables import PyIcebergTables
 from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.model import WrittenFile
 from lakestream.runtime import Runtime, system

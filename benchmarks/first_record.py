@@ -24,7 +24,7 @@ from benchmarks.lookup import MANIFEST_FILES, write_manifest_of
 from benchmarks.records import make_runs
 from benchmarks.result import QUICK, Result, stays_under
 from benchmarks.settled import settled
-from lakestream.catalog.index import ManifestIndex
+from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.model import DataFile
 from lakestream.objects import LocalObjects
 from lakestream.records import Arena, decode, warm_up

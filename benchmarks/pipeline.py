@@ -24,7 +24,7 @@ from benchmarks.orders import payload
 from benchmarks.result import QUICK, Result, reaches, stays_under, versus
 from benchmarks.s3 import S3, s3
 from lakestream import objects
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.worker import Tick, Worker
 from lakestream.frontier.settings import PipelineSettings

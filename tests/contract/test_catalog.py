@@ -11,13 +11,13 @@ from unittest.mock import patch
 import pytest
 from support.external import EXTERNAL, QUICK, external_place
 from support.simulated import runner
+from support.simulated_tables import SimulatedTables
 from support.stores import BACKENDS
 from support.tables import ORDERS, OTHER, write_file
 
 from lakestream import runtime
 from lakestream.catalog import TableCatalog, View
-from lakestream.catalog.simulated import SimulatedTables
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.errors import Conflict, InvalidSetting, Unavailable, UnknownStream
 from lakestream.metadata.names.pointers import Pointers
 from lakestream.metadata.topics.tables import table_name

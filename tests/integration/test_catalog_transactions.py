@@ -10,7 +10,7 @@ import httpx
 import pytest
 from support.tables import Door, open_door
 
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.errors import Unavailable
 from lakestream.http import create_app
 from lakestream.metadata.store import Outcome, Transaction

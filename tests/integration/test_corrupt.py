@@ -14,7 +14,7 @@ from support.outsider import Outsider
 from support.processes import Cluster
 
 from lakestream import objects
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.local import LocalTiles
 from lakestream.frontier.moving.worker import Tick, Worker

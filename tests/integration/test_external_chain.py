@@ -10,7 +10,7 @@ from support.external import Place, sql_place, step_by_step
 from support.frontier import Crash, Fuse, Fused, Producer, World, never_back
 
 from lakestream import objects
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.metadata.store import Store
 from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.model import StreamPartition

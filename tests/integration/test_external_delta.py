@@ -13,8 +13,8 @@ from support.external import EXTERNAL, QUICK, Place, external_place
 from support.s3 import environment
 from support.tables import write_file
 
-from lakestream.catalog.mirrored import TAG, IcebergSide
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.mirrored import TAG, IcebergSide
+from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.frontier.delta import Mirrored, Mirrors
 from lakestream.frontier.delta.rs import DeltaRs
 from lakestream.metadata.stores.memory import MemoryStore

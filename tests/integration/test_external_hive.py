@@ -14,8 +14,8 @@ from support.tables import ORDERS, write_file
 from thrift.transport.TTransport import TTransportException
 
 from lakestream.catalog import View
-from lakestream.catalog.hive import _FencedClient
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.tables import PyIcebergTables
+from lakestream.catalog.external.hive import _FencedClient
 from lakestream.errors import Conflict, StorageError, Unavailable
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.runtime import system

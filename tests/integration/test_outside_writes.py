@@ -18,7 +18,7 @@ from support.embedded import Embedded, embedded
 from support.outsider import Outsider, iceberg_file, on
 
 from lakestream import objects
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.local import LocalTiles
 from lakestream.frontier.moving.worker import Tick, Worker

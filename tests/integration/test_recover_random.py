@@ -23,7 +23,7 @@ from lakestream import objects
 from lakestream.bucket.identity import check_identity
 from lakestream.bucket.recover import recover
 from lakestream.bucket.saved import Saver
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.errors import DuplicateSequence, LakestreamError, Unavailable
 from lakestream.frontier.collecting.collector import Collector
 from lakestream.frontier.lake import Lake

@@ -18,7 +18,7 @@ from support.processes import Cluster
 from support.tables import open_door
 
 from lakestream import objects
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.local import LocalTiles
 from lakestream.frontier.moving.worker import Worker

@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from lakestream.catalog.simulated import SimulatedTables
+from support.simulated_tables import SimulatedTables
+
 from lakestream.errors import ObjectMissing, RetryableError, UnknownStream
 from lakestream.frontier.collecting.collector import Collector
 from lakestream.frontier.collecting.orphans import Orphans

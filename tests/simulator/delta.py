@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from lakestream.catalog.files import version_of
+from lakestream.catalog.embedded.files import version_of
 from lakestream.catalog.port import View
 from lakestream.errors import Conflict
 from lakestream.frontier.delta.port import Shown, Step

@@ -9,9 +9,10 @@ from typing import Any, Protocol
 from unittest.mock import patch
 from uuid import UUID
 
-from lakestream.catalog.files import version_of
+from support.simulated_tables import SimulatedTables
+
+from lakestream.catalog.embedded.files import version_of
 from lakestream.catalog.port import View
-from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import LakestreamError, RetryableError
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.naming import DATA_FOLDER, parse_file_name

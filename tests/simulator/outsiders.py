@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
+from support.simulated_tables import SimulatedTables
+
 from lakestream.catalog.port import View
-from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import LakestreamError, RetryableError, StreamExists, UnknownStream
 from lakestream.metadata.topics.list import Topic
 from lakestream.model import DataFile, StreamPartition, WrittenFile

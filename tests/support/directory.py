@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from lakestream import objects
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.metadata.counters import cluster_id
 from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.runtime import system

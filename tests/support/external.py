@@ -15,11 +15,11 @@ import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchNamespaceError
 
-from lakestream.catalog.client import CatalogClient
-from lakestream.catalog.external import ExternalCommits
-from lakestream.catalog.hive import FencedHive
-from lakestream.catalog.served import ServedViews
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.tables import PyIcebergTables
+from lakestream.catalog.external.client import CatalogClient
+from lakestream.catalog.external.hive import FencedHive
+from lakestream.catalog.external.served import ServedViews
+from lakestream.catalog.external.tables import ExternalCommits
 from lakestream.metadata.store import Store
 from lakestream.runtime import Runtime
 from support.frontier import Fuse

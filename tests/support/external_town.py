@@ -17,7 +17,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
 from lakestream import objects
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.frontier.collecting.collector import Collector
 from lakestream.frontier.lag import TopicLag, read_lag
 from lakestream.frontier.lake import Lake

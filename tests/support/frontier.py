@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 
 from lakestream.catalog.port import TableCatalog, View
-from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import UnknownStream
 from lakestream.frontier.collecting.collector import Collector
 from lakestream.frontier.lake import Lake
@@ -34,6 +33,7 @@ from lakestream.runtime import Runtime
 from lakestream.stream.receipts import receipts_of
 from lakestream.wal import WAL_PREFIX, Receipt, Section, build, object_key
 from support.batches import batch
+from support.simulated_tables import SimulatedTables
 
 SETTINGS = PipelineSettings(
     min_tile_bytes=1,

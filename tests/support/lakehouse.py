@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from lakestream import objects
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.frontier.collecting.collector import Collector
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.local import LocalTiles

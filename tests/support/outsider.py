@@ -20,9 +20,9 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, Tabl
 from pyiceberg.typedef import Record
 
 from lakestream.catalog import View
-from lakestream.catalog.commit import Change, Current
-from lakestream.catalog.snapshot import Plan, SnapshotBuilder
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.commit import Change, Current
+from lakestream.catalog.embedded.tables import PyIcebergTables
+from lakestream.catalog.manifests.snapshot import Plan, SnapshotBuilder
 from lakestream.model import DataFile, WrittenFile
 from lakestream.table.schema import UNPARTITIONED
 from support.tables import write_file

@@ -10,7 +10,7 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import StaticTable
 
 from lakestream.catalog import View
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.errors import Unavailable
 from lakestream.metadata.store import Outcome, Transaction
 from lakestream.metadata.stores.memory import MemoryStore

@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 from lakestream.catalog.port import TableCatalog
-from lakestream.catalog.simulated import SimulatedTables
 from lakestream.metadata.brokers import Broker
 from lakestream.metadata.store import Store
 from lakestream.metadata.stores.memory import MemoryStore
@@ -14,6 +13,7 @@ from lakestream.objects import MemoryObjects, ObjectStore
 from lakestream.runtime import Runtime, system
 from lakestream.stream import Streams, StreamSettings
 from lakestream.table.history import HistoryReader
+from support.simulated_tables import SimulatedTables
 
 
 def seeded(seed: int = 1) -> Runtime:

@@ -20,8 +20,8 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from starlette.types import ASGIApp
 
 from lakestream.catalog import View
-from lakestream.catalog.engines import EngineTables
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.tables import PyIcebergTables
+from lakestream.catalog.engines.tables import EngineTables
 from lakestream.errors import Conflict
 from lakestream.http import create_app
 from lakestream.metadata.stores.memory import MemoryStore

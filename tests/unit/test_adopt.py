@@ -19,7 +19,7 @@ from pyiceberg.types import BinaryType, LongType, NestedField, StringType
 from support.lakehouse import Lakehouse, open_lakehouse
 
 from lakestream import objects
-from lakestream.catalog.engines import NewTable
+from lakestream.catalog.engines.tables import NewTable
 from lakestream.errors import InvalidSetting
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.list import Begun, Topic

@@ -11,9 +11,9 @@ from support.stream_table import StreamTable, run_with_table
 from support.tables import ORDERS
 
 from lakestream.catalog import View
-from lakestream.catalog.commit import Change
-from lakestream.catalog.index import ManifestIndex
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.commit import Change
+from lakestream.catalog.embedded.tables import PyIcebergTables
+from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.errors import CorruptObject, ObjectMissing, StorageError
 from lakestream.metadata.names.pointers import Pointer
 from lakestream.objects import MemoryObjects

@@ -8,10 +8,10 @@ from support.stream_table import StreamTable, renamed, run_with_table
 from support.tables import ORDERS
 
 from lakestream.catalog import View
-from lakestream.catalog.datafile import _footer_bytes
-from lakestream.catalog.index import read_entries, read_manifests
-from lakestream.catalog.sealed import SealedIO
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.sealed import SealedIO
+from lakestream.catalog.embedded.tables import PyIcebergTables
+from lakestream.catalog.manifests.datafile import _footer_bytes
+from lakestream.catalog.manifests.index import read_entries, read_manifests
 from lakestream.errors import CorruptObject
 from lakestream.table.seal import check_footer
 

@@ -18,9 +18,9 @@ from support.external import Place, sql_place
 from support.tables import ORDERS, write_file
 
 from lakestream.catalog import View
-from lakestream.catalog.client import CatalogClient
-from lakestream.catalog.served import ServedViews
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.tables import PyIcebergTables
+from lakestream.catalog.external.client import CatalogClient
+from lakestream.catalog.external.served import ServedViews
 from lakestream.errors import Conflict, RequestError, StorageError, Unavailable
 from lakestream.metadata import codec
 from lakestream.metadata.log.head import HEAD, Head, shard_of
@@ -199,7 +199,10 @@ def test_a_frontier_that_nothing_proves_is_an_alarm(run: Run) -> None:
     async def test(scene: Scene) -> None:
         with scene.table.transaction() as change:
             change.set_properties({FRONTIER_PROPERTY: "99"})
-        with patch("lakestream.catalog.vector.vector_of", return_value=None), pytest.raises(StorageError, match="99"):
+        with (
+            patch("lakestream.catalog.rules.vector.vector_of", return_value=None),
+            pytest.raises(StorageError, match="99"),
+        ):
             await scene.place.tables(scene.store, system()).load(ORDERS)
 
     run(test)
@@ -295,7 +298,7 @@ def test_settings_that_name_no_catalog_are_refused(monkeypatch: pytest.MonkeyPat
         CatalogClient("odd", {})
     monkeypatch.setenv("PYICEBERG_CATALOG__HONEY__TYPE", "hive")
     monkeypatch.setenv("PYICEBERG_CATALOG__HONEY__URI", "thrift://127.0.0.1:9083")
-    with patch("lakestream.catalog.client.find_spec", return_value=None):
+    with patch("lakestream.catalog.external.client.find_spec", return_value=None):
         with pytest.raises(RequestError, match="type hive, which needs more than is installed: pip install"):
             CatalogClient("honey", {})
     monkeypatch.setenv("PYICEBERG_CATALOG__BOOKS__URI", "postgresql+psycopg2://user:secret@127.0.0.1/books")

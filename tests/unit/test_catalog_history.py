@@ -10,8 +10,8 @@ from support.stream_table import StreamTable, run_with_table
 from support.tables import ORDERS, write_file
 
 from lakestream.catalog import View
-from lakestream.catalog.commit import Change
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.commit import Change
+from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.runtime import Runtime
 
 
@@ -73,8 +73,8 @@ def test_old_metadata_is_trimmed(tmp_path: Path) -> None:
 
 
 def test_snapshots_are_capped_and_take_their_files_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakestream.catalog.expiry.MAX_SNAPSHOTS", 8)
-    monkeypatch.setattr("lakestream.catalog.expiry.KEPT_SNAPSHOTS", 5)
+    monkeypatch.setattr("lakestream.catalog.manifests.expiry.MAX_SNAPSHOTS", 8)
+    monkeypatch.setattr("lakestream.catalog.manifests.expiry.KEPT_SNAPSHOTS", 5)
 
     async def test(table: StreamTable, view: View) -> None:
         view = await table.append(view)
@@ -111,8 +111,8 @@ def test_snapshots_are_capped_and_take_their_files_along(tmp_path: Path, monkeyp
 def test_removed_files_go_when_no_snapshot_names_them_and_not_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakestream.catalog.expiry.MAX_SNAPSHOTS", 8)
-    monkeypatch.setattr("lakestream.catalog.expiry.KEPT_SNAPSHOTS", 5)
+    monkeypatch.setattr("lakestream.catalog.manifests.expiry.MAX_SNAPSHOTS", 8)
+    monkeypatch.setattr("lakestream.catalog.manifests.expiry.KEPT_SNAPSHOTS", 5)
 
     async def test(table: StreamTable, view: View) -> None:
         elsewhere = write_file(tmp_path / "elsewhere", 0, 2)

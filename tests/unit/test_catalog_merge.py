@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakestream.catalog.merge import FAN_IN, MANY_MANIFESTS, MAX_ENTRIES, MERGED_ENTRIES, Size, plan_merges
+from lakestream.catalog.manifests.merge import FAN_IN, MANY_MANIFESTS, MAX_ENTRIES, MERGED_ENTRIES, Size, plan_merges
 
 
 def commit(manifests: list[tuple[int, int]], spec_id: int, entries: int) -> tuple[list[tuple[int, int]], int]:

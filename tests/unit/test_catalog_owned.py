@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import compute_statistics_plan
 
-from lakestream.catalog.owned import is_on, metadata_folder, metrics_properties
+from lakestream.catalog.engines.properties import is_on, metadata_folder, metrics_properties
 from lakestream.table.schema import PROPERTIES, RAW_SCHEMA
 
 NAMES = ("default", *(f"column.{name}" for name in ("_offset", "_stream_partition", "_timestamp", "_value", "_key")))

@@ -27,9 +27,9 @@ from support.stream_table import StreamTable, run_with_table
 from support.tables import ORDERS, write_file
 
 from lakestream.catalog import View
-from lakestream.catalog.index import ManifestIndex
-from lakestream.catalog.rules_outside import check_outside
-from lakestream.catalog.rules_view import check_view
+from lakestream.catalog.manifests.index import ManifestIndex
+from lakestream.catalog.rules.outside import check_outside
+from lakestream.catalog.rules.views import check_view
 from lakestream.errors import Conflict, StorageError, TableRefused
 from lakestream.metadata.names.pointers import TableName
 from lakestream.model import DataFile, PositionDeletes

@@ -18,8 +18,8 @@ from support.external import Place, sql_place
 from support.tables import ORDERS, write_file
 
 from lakestream.catalog import View
-from lakestream.catalog.served import ServedViews
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.tables import PyIcebergTables
+from lakestream.catalog.external.served import ServedViews
 from lakestream.errors import StorageError
 from lakestream.metadata.names.pointers import Pointer, PointerRow, Pointers
 from lakestream.metadata.stores.memory import MemoryStore

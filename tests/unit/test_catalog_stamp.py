@@ -13,7 +13,7 @@ from support.stream_table import StreamTable, run_with_table
 from support.tables import ORDERS
 
 from lakestream.catalog import View
-from lakestream.catalog.stamp import stamped, vector_of
+from lakestream.catalog.rules.stamp import stamped, vector_of
 from lakestream.metadata.names.pointers import TableName
 from lakestream.table.schema import FRONTIER_PROPERTY, RAW_SCHEMA, STREAM_SPEC, UNPARTITIONED
 

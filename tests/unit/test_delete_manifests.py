@@ -27,9 +27,9 @@ from support.stream_table import StreamTable, run_with_table
 from support.tables import ORDERS
 
 from lakestream.catalog import View
-from lakestream.catalog.index import ManifestIndex
-from lakestream.catalog.rules_view import check_view
-from lakestream.catalog.sealed import SealedIO
+from lakestream.catalog.embedded.sealed import SealedIO
+from lakestream.catalog.manifests.index import ManifestIndex
+from lakestream.catalog.rules.views import check_view
 from lakestream.errors import CorruptObject, StorageError, TableRefused
 from lakestream.model import DeletionVector, PositionDeletes
 from lakestream.table.trial import TRIALS
@@ -123,7 +123,7 @@ def test_vectors_are_never_committed_nor_committed_upon(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         engine = Outsider(table.tables, ORDERS, await table.append(view))
         file = iceberg_file(PUFFIN, content=DataFileContent.POSITION_DELETES)
-        with patch("lakestream.catalog.index.to_deletes", lambda _: vector):
+        with patch("lakestream.catalog.manifests.index.to_deletes", lambda _: vector):
             with pytest.raises(TableRefused, match=r"0\.puffin has deletion vectors.*stays in format version 2"):
                 await engine.commit_entries(file)
         with pytest.raises(StorageError, match="it has deletion vectors, which are read and never written"):

@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 from support.lake import Lake, table
 from support.puffin import Puffin
 
-from lakestream.catalog.deletions import placed
+from lakestream.catalog.manifests.deletions import placed
 from lakestream.errors import CorruptObject, LakestreamError, StorageError
 from lakestream.model import DeletionVector, PositionDeletes
 from lakestream.table.deletion_vectors import MAX_FILE_BYTES

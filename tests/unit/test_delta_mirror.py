@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.delta import COLUMNS, CONFIGS, SETTINGS, MemoryLog, PlainTables
 from support.frontier import Crash, Fuse, Fused, Hands
+from support.simulated_tables import SimulatedTables
 
 from lakestream.catalog.port import View
-from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import StorageError, Unavailable, Unexpected
 from lakestream.frontier.delta import Mirrored, Mirrors
 from lakestream.frontier.delta.difference import difference, stats_of

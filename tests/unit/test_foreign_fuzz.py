@@ -15,8 +15,8 @@ from support.records import parse
 from support.stream_table import StreamTable, renamed, run_with_table
 
 from lakestream.catalog import View
-from lakestream.catalog.index import ManifestIndex, read_entries, read_manifests
-from lakestream.catalog.sealed import SealedIO
+from lakestream.catalog.embedded.sealed import SealedIO
+from lakestream.catalog.manifests.index import ManifestIndex, read_entries, read_manifests
 from lakestream.errors import CorruptObject, LakestreamError
 from lakestream.table.trial import TRIALS
 

@@ -12,7 +12,7 @@ from support.frontier import SETTINGS, Crash, Fuse, Producer, World
 from support.worlds import CATALOGS, Open, over, run
 
 from lakestream import objects
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.errors import Unavailable
 from lakestream.frontier.collecting.orphans import Orphans, Tidied
 from lakestream.frontier.moving.naming import data_key, parse_file_name

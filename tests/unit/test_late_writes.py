@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 from simulator.loop import SimulatedLoop
+from support.simulated_tables import SimulatedTables
 from support.streams import Cluster, seeded
 
-from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import NotCoordinator, Unavailable
 from lakestream.kafka.groups.coordinator import GroupCoordinator
 from lakestream.kafka.groups.leases import Held

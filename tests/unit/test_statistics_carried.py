@@ -12,13 +12,13 @@ from pyiceberg.table.update import (
     SetStatisticsUpdate,
     TableUpdate,
 )
+from support.simulated_tables import SimulatedTables
 from support.stream_table import StreamTable, run_with_table
 from support.tables import ORDERS
 
-from lakestream.catalog.commit import Change
+from lakestream.catalog.embedded.commit import Change
+from lakestream.catalog.manifests.statistics import own_files
 from lakestream.catalog.port import TableCatalog, View
-from lakestream.catalog.simulated import SimulatedTables
-from lakestream.catalog.statistics import own_files
 from lakestream.errors import Conflict, TableRefused
 from lakestream.metadata.names.rows import TableName
 from lakestream.model import Blob, StatisticsFile

@@ -9,7 +9,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "lakestream"
 ROOMS = ("stream", "frontier", "metadata", "catalog", "wal", "kafka/groups")
 BACKENDS = {
-    "catalog/hive.py",
+    "catalog/external/hive.py",
     "catalog/threads.py",
     "metadata/stores/sqlite/store.py",
     "metadata/stores/sqlite/worker.py",

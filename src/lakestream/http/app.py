@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lakestream.catalog.engines import EngineTables
+from lakestream.catalog.engines.tables import EngineTables
 from lakestream.errors import LakestreamError
 from lakestream.http.errors import on_http_error, on_invalid_request, on_lakestream_error, on_unexpected_error
 from lakestream.http.guard import Guard

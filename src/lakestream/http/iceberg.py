@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from lakestream.catalog.engines import EngineTables
+from lakestream.catalog.engines.tables import EngineTables
 from lakestream.http import namespaces, tables, views
 from lakestream.http.errors import error_response
 

@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from lakestream.catalog.engines import EngineTables
-from lakestream.catalog.folders import namespace_folder
+from lakestream.catalog.engines.folders import namespace_folder
+from lakestream.catalog.engines.tables import EngineTables
 from lakestream.http.messages import CreateNamespace, UpdateProperties
 from lakestream.http.requests import LEVEL, body_of, namespace_of, page_of
 from lakestream.metadata.names.pointers import Namespace

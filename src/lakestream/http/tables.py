@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from lakestream.catalog.engines import EngineTables, NewTable
-from lakestream.catalog.transactions import TableChange, commit_all
+from lakestream.catalog.engines.tables import EngineTables, NewTable
+from lakestream.catalog.engines.transactions import TableChange, commit_all
 from lakestream.errors import RequestError, Unavailable
 from lakestream.http.asked import as_asked, makes_no_folders, reads_by_time
 from lakestream.http.behind import AS_OF, Behind, tell, with_told

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from lakestream.catalog.engine_views import CurrentView, EngineViews, NewView
+from lakestream.catalog.engines.views import CurrentView, EngineViews, NewView
 from lakestream.errors import Unavailable
 from lakestream.http.errors import OutcomeUnknown
 from lakestream.http.messages import CommitView, CreateView, RegisterView, Rename

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.errors import LakestreamError, UnknownTable
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.fresh import Freshener, Freshness

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 
 import uvicorn
 
-from lakestream.catalog.engines import EngineTables
+from lakestream.catalog.engines.tables import EngineTables
 from lakestream.errors import Unavailable
 from lakestream.frontier.lag import TopicLag, read_lag
 from lakestream.http import create_app

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from lakestream.catalog.binding import detach, location
+from lakestream.catalog.embedded.binding import detach, location
 from lakestream.catalog.port import TableViews, View
 from lakestream.errors import UnknownTable
 from lakestream.metadata.names.pointers import Pointers
@@ -26,7 +26,7 @@ from lakestream.records import BatchCompression
 from lakestream.table.port import History
 
 if TYPE_CHECKING:
-    from lakestream.catalog.tables import PyIcebergTables
+    from lakestream.catalog.embedded.tables import PyIcebergTables
     from lakestream.table.history import HistoryReader
 
 _MODULE: Final = "lakestream.node.tables"

@@ -4,12 +4,12 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from lakestream.catalog.client import CatalogClient
-from lakestream.catalog.external import ExternalCommits
-from lakestream.catalog.judged import RowJudge
+from lakestream.catalog.embedded.tables import PyIcebergTables
+from lakestream.catalog.external.client import CatalogClient
+from lakestream.catalog.external.served import ServedViews
+from lakestream.catalog.external.tables import ExternalCommits
 from lakestream.catalog.port import TableViews
-from lakestream.catalog.served import ServedViews
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.rules.records import RowJudge
 from lakestream.metadata.topics.list import Topics
 from lakestream.node.backends import Backends
 from lakestream.table.allocator import keep_decoded_memory

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 from unittest.mock import AsyncMock, Mock, patch
 
-from lakestream.catalog.simulated import SimulatedTables
+from support.simulated_tables import SimulatedTables
+
 from lakestream.errors import Unavailable
 from lakestream.frontier.collecting import orphans
 from lakestream.frontier.delta import Mirrors, mirror

@@ -9,9 +9,9 @@ from unittest.mock import patch
 from uuid import UUID
 
 import msgspec
+from support.simulated_tables import SimulatedTables
 
 from lakestream.catalog.port import View
-from lakestream.catalog.simulated import SimulatedTables
 from lakestream.errors import Conflict, Unavailable
 from lakestream.frontier.collecting import collector
 from lakestream.frontier.moving import advance
@@ -105,7 +105,7 @@ def frontier_moved_back_by_a_zombie() -> Iterator[None]:
     """The commit does not check that its ranges start at the table's frontier, nor the catalog that it falls."""
     with (
         patch.object(advance, "replaceable", lambda planned_on, now, ranges: ()),
-        patch("lakestream.catalog.simulated.check_commit", lambda *_: None),
+        patch("support.simulated_tables.check_commit", lambda *_: None),
     ):
         yield
 
@@ -167,7 +167,7 @@ def rollback_takes_the_frontier_along() -> Iterator[None]:
     """An owner's rollback to an older snapshot brings its frontier back, and nothing refuses that."""
     with (
         patch.object(outsiders, "frontier_of_rollback", lambda view, older: older.frontier),
-        patch("lakestream.catalog.simulated.check_commit", lambda *_: None),
+        patch("support.simulated_tables.check_commit", lambda *_: None),
     ):
         yield
 

@@ -6,7 +6,8 @@ from typing import Any
 from unittest.mock import patch
 from uuid import UUID
 
-from lakestream.catalog.simulated import SimulatedTables
+from support.simulated_tables import SimulatedTables
+
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.tables import table_name
 from lakestream.model import StreamPartition

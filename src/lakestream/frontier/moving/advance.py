@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakestream.catalog.port import View
-from lakestream.catalog.rules_view import check_view
+from lakestream.catalog.rules.views import check_view
 from lakestream.errors import Conflict, RetryableError, StorageError, Unavailable, UnknownStream
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.plan import Plan, Range, Target, due, limit, plan

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakestream.catalog.port import View
-from lakestream.catalog.rules import falls
+from lakestream.catalog.rules.streams import falls
 from lakestream.errors import Conflict, CorruptObject, ObjectMissing
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.schedule import still_waits

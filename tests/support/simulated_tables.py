@@ -5,10 +5,10 @@ from dataclasses import replace
 from itertools import count
 from uuid import UUID
 
-from lakestream.catalog.binding import bind, detach, location, owner
-from lakestream.catalog.files import version_of
+from lakestream.catalog.embedded.binding import bind, detach, location, owner
+from lakestream.catalog.embedded.files import version_of
 from lakestream.catalog.port import Named, View
-from lakestream.catalog.rules import check_commit
+from lakestream.catalog.rules.streams import check_commit
 from lakestream.errors import Conflict, InvalidSetting, UnknownStream, UnknownTable
 from lakestream.metadata.names.pointers import Pointer, PointerRow, Pointers
 from lakestream.metadata.names.rows import TableName

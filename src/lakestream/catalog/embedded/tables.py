@@ -14,18 +14,18 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate, TableRequirement
 
-from lakestream.catalog.adopting import adopted_frontier
-from lakestream.catalog.binding import owner
-from lakestream.catalog.commit import Change, Commits, Current, Judge
-from lakestream.catalog.deletions import placed
-from lakestream.catalog.engines import EngineTables
-from lakestream.catalog.files import version_of
+from lakestream.catalog.embedded.adopting import adopted_frontier
+from lakestream.catalog.embedded.binding import owner
+from lakestream.catalog.embedded.commit import Change, Commits, Current, Judge
+from lakestream.catalog.embedded.files import version_of
+from lakestream.catalog.engines.tables import EngineTables
+from lakestream.catalog.manifests.deletions import placed
+from lakestream.catalog.manifests.reachable import Reach, read_reach
+from lakestream.catalog.manifests.snapshot import Plan, SnapshotBuilder
+from lakestream.catalog.manifests.statistics import described, shown
 from lakestream.catalog.port import Named, View
-from lakestream.catalog.reach import Reach, read_reach
-from lakestream.catalog.rules import check_commit
-from lakestream.catalog.rules_view import check_view
-from lakestream.catalog.snapshot import Plan, SnapshotBuilder
-from lakestream.catalog.statistics import described, shown
+from lakestream.catalog.rules.streams import check_commit
+from lakestream.catalog.rules.views import check_view
 from lakestream.errors import Conflict, InvalidSetting, ObjectMissing, StorageError, UnknownStream
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.store import Store

@@ -2,8 +2,8 @@
 
 from pyiceberg.table.metadata import TableMetadata
 
-from lakestream.catalog.commit import Commits
-from lakestream.catalog.homes import Homes
+from lakestream.catalog.embedded.commit import Commits
+from lakestream.catalog.engines.homes import Homes
 from lakestream.errors import StorageError
 from lakestream.objects.paths import resolved
 

@@ -51,7 +51,7 @@ _CLIENT_ERRORS: Final = (
 )
 """What the libraries behind PyIceberg raise. Only those of a catalog that is in use are ever imported."""
 
-_HIVE: Final = "lakestream.catalog.hive"
+_HIVE: Final = "lakestream.catalog.external.hive"
 """Ours instead of PyIceberg's. By name, as PyIceberg imports the others: it needs Thrift."""
 
 

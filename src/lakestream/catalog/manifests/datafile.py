@@ -22,7 +22,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
-from lakestream.catalog.owned import metrics_properties
+from lakestream.catalog.engines.properties import metrics_properties
 from lakestream.catalog.threads import side_by_side
 from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
 from lakestream.model import WrittenFile

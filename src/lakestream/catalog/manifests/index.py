@@ -24,10 +24,10 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.manifest import DataFile as IcebergFile
 
-from lakestream.catalog.deletions import to_deletes
-from lakestream.catalog.merge import MERGEABLE_ENTRIES
+from lakestream.catalog.manifests.deletions import to_deletes
+from lakestream.catalog.manifests.merge import MERGEABLE_ENTRIES
+from lakestream.catalog.manifests.vetted import careful, tried
 from lakestream.catalog.threads import Cache
-from lakestream.catalog.tried import careful, tried
 from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.table.files import FilePart

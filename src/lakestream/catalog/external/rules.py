@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 
-from lakestream.catalog.rules import check_columns, check_specs
+from lakestream.catalog.rules.streams import check_columns, check_specs
 from lakestream.errors import StorageError, TableRefused
 from lakestream.objects.paths import is_inside
 from lakestream.table.schema import CLUSTER_PROPERTY, LOCATION_PROPERTY, PROPERTIES, TOPIC_ID_PROPERTY

@@ -17,7 +17,7 @@ from pyiceberg.table.update import (
 from pyiceberg.typedef import IcebergBaseModel
 from pyiceberg.view.metadata import ViewHistoryEntry, ViewMetadata, ViewVersion
 
-from lakestream.catalog.owned import is_on
+from lakestream.catalog.engines.properties import is_on
 from lakestream.errors import InvalidView
 
 _FORMAT: Final = 1

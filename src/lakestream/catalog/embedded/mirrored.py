@@ -17,7 +17,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from lakestream.catalog.commit import Change, Commits
+from lakestream.catalog.embedded.commit import Change, Commits
 from lakestream.catalog.port import View
 from lakestream.errors import StorageError, UnknownStream
 

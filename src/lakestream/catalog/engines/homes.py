@@ -12,7 +12,7 @@ from uuid import UUID
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import SetLocationUpdate, TableUpdate
 
-from lakestream.catalog.index import ManifestIndex
+from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.errors import StorageError, TableRefused
 from lakestream.metadata.topics.tables import detached_name
 from lakestream.objects.paths import is_inside, is_really_inside, resolved, same_form

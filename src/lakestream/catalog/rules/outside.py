@@ -17,7 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from lakestream.catalog.index import ManifestIndex
+from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.errors import CorruptObject, TableRefused
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.objects.paths import is_inside

@@ -25,7 +25,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from lakestream.catalog.vector import left_frontier
+from lakestream.catalog.rules.vector import left_frontier
 from lakestream.errors import InvalidSetting, LakestreamError, StorageError, Unavailable
 from lakestream.table.schema import (
     CLUSTER_PROPERTY,

@@ -14,8 +14,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.types import NestedField
 
-from lakestream.catalog.changes import apply_updates
-from lakestream.catalog.rules import check_columns, check_specs
+from lakestream.catalog.engines.changes import apply_updates
+from lakestream.catalog.rules.streams import check_columns, check_specs
 from lakestream.errors import InvalidSetting, TableRefused
 from lakestream.objects.paths import is_inside
 from lakestream.table.schema import (

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
 
-from lakestream.catalog.changes import apply_updates
-from lakestream.catalog.files import MetadataFiles
-from lakestream.catalog.index import ManifestIndex
-from lakestream.catalog.snapshot import Plan, SnapshotBuilder
+from lakestream.catalog.embedded.files import MetadataFiles
+from lakestream.catalog.engines.changes import apply_updates
+from lakestream.catalog.manifests.index import ManifestIndex
+from lakestream.catalog.manifests.snapshot import Plan, SnapshotBuilder
 from lakestream.errors import Unavailable
 from lakestream.runtime import Runtime
 

@@ -6,8 +6,8 @@ from typing import Final
 
 from pyiceberg.table.metadata import TableMetadata
 
-from lakestream.catalog.files import version_of
-from lakestream.catalog.index import ManifestIndex
+from lakestream.catalog.embedded.files import version_of
+from lakestream.catalog.manifests.index import ManifestIndex
 
 _OURS: Final = re.compile(
     r"(?:snap-\d+-)?(\d{5,})-[0-9a-f-]{36}(?:(?:-m\d+)?(?:\.[0-9a-f]{8})?\.avro|(?:\.[0-9a-f]{8})?\.metadata\.json)"

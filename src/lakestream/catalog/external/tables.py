@@ -21,24 +21,24 @@ from pyiceberg.table.update import (
     TableRequirement,
 )
 
-from lakestream.catalog import binding
-from lakestream.catalog.changes import apply_updates
-from lakestream.catalog.claiming import (
+from lakestream.catalog.embedded import binding
+from lakestream.catalog.embedded.commit import Change, Commits, Current, Prepare
+from lakestream.catalog.engines.changes import apply_updates
+from lakestream.catalog.external.claiming import (
     check_mark,
     claim_requirements,
     claim_updates,
     claimed_frontier,
     unless_columns,
 )
-from lakestream.catalog.client import CatalogClient, Found
-from lakestream.catalog.commit import Change, Commits, Current, Prepare
-from lakestream.catalog.empty import empty_plan, empty_snapshot, write_first
-from lakestream.catalog.expiry import delete_expired
+from lakestream.catalog.external.client import CatalogClient, Found
+from lakestream.catalog.external.empty import empty_plan, empty_snapshot, write_first
+from lakestream.catalog.external.rules import check_format, check_present, is_marked, is_of
+from lakestream.catalog.manifests.expiry import delete_expired
 from lakestream.catalog.port import View
-from lakestream.catalog.rules import falls
-from lakestream.catalog.rules_external import check_format, check_present, is_marked, is_of
-from lakestream.catalog.rules_view import check_view
-from lakestream.catalog.vector import is_sealed, proven_frontier, sealed_frontier, signed_summary
+from lakestream.catalog.rules.streams import falls
+from lakestream.catalog.rules.vector import is_sealed, proven_frontier, sealed_frontier, signed_summary
+from lakestream.catalog.rules.views import check_view
 from lakestream.errors import (
     Conflict,
     InvalidSetting,

@@ -14,18 +14,18 @@ from uuid import UUID
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from lakestream.catalog import binding
-from lakestream.catalog.adopting import adopted_metadata, said_frontier
-from lakestream.catalog.changes import apply_updates, check_requirements
-from lakestream.catalog.expiry import expired_files, unlogged
-from lakestream.catalog.files import MetadataFiles, version_of
-from lakestream.catalog.homes import check_brought, check_paths
-from lakestream.catalog.index import ManifestIndex
-from lakestream.catalog.owned import is_on
+from lakestream.catalog.embedded import binding
+from lakestream.catalog.embedded.adopting import adopted_metadata, said_frontier
+from lakestream.catalog.embedded.files import MetadataFiles, version_of
+from lakestream.catalog.engines.changes import apply_updates, check_requirements
+from lakestream.catalog.engines.homes import check_brought, check_paths
+from lakestream.catalog.engines.properties import is_on
+from lakestream.catalog.manifests.expiry import expired_files, unlogged
+from lakestream.catalog.manifests.index import ManifestIndex
+from lakestream.catalog.manifests.statistics import dropped
 from lakestream.catalog.port import View
-from lakestream.catalog.rules import check_change
-from lakestream.catalog.rules_outside import check_outside
-from lakestream.catalog.statistics import dropped
+from lakestream.catalog.rules.outside import check_outside
+from lakestream.catalog.rules.streams import check_change
 from lakestream.catalog.threads import Threads
 from lakestream.errors import (
     Conflict,

@@ -13,11 +13,11 @@ import logging
 from typing import Final
 from uuid import UUID
 
-from lakestream.catalog.external import ExternalCommits
+from lakestream.catalog.embedded.tables import PyIcebergTables
+from lakestream.catalog.external.tables import ExternalCommits
 from lakestream.catalog.port import View
-from lakestream.catalog.rules import falls
-from lakestream.catalog.rules_view import check_rows
-from lakestream.catalog.tables import PyIcebergTables
+from lakestream.catalog.rules.streams import falls
+from lakestream.catalog.rules.views import check_rows
 from lakestream.errors import Conflict, LakestreamError, RetryableError, StorageError, Unavailable
 from lakestream.metadata.names.pointers import Pointer, PointerRow
 from lakestream.metadata.names.rows import TableName

@@ -15,7 +15,7 @@ from uuid import UUID
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from lakestream.catalog.stamp import vector_of
+from lakestream.catalog.rules.stamp import vector_of
 from lakestream.errors import StorageError
 from lakestream.records import crc32c
 from lakestream.table.schema import CLUSTER_PROPERTY, FRONTIER_PROPERTY, parse_frontier

@@ -15,16 +15,16 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetada
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
 
-from lakestream.catalog.claims import Claims
-from lakestream.catalog.commit import Change, Commits, Current, Prepare, apply_change
-from lakestream.catalog.defaults import with_defaults
-from lakestream.catalog.engine_views import EngineViews
-from lakestream.catalog.folders import folder_of
-from lakestream.catalog.homes import Homes, check_brought, check_own, check_paths, moved_to
-from lakestream.catalog.index import read_entries, read_manifests
-from lakestream.catalog.owned import is_on, metadata_folder
-from lakestream.catalog.stamp import stamped
-from lakestream.catalog.statistics import own_files
+from lakestream.catalog.embedded.commit import Change, Commits, Current, Prepare, apply_change
+from lakestream.catalog.engines.claims import Claims
+from lakestream.catalog.engines.defaults import with_defaults
+from lakestream.catalog.engines.folders import folder_of
+from lakestream.catalog.engines.homes import Homes, check_brought, check_own, check_paths, moved_to
+from lakestream.catalog.engines.properties import is_on, metadata_folder
+from lakestream.catalog.engines.views import EngineViews
+from lakestream.catalog.manifests.index import read_entries, read_manifests
+from lakestream.catalog.manifests.statistics import own_files
+from lakestream.catalog.rules.stamp import stamped
 from lakestream.errors import (
     Conflict,
     CorruptObject,

@@ -1,0 +1,1 @@
+"""The tables of streams over the metadata store's pointers: load, commit, bind, metadata as files."""

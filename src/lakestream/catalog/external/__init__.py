@@ -1,0 +1,1 @@
+"""The tables of streams in a catalog that somebody else runs, through PyIceberg."""

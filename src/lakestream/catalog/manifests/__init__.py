@@ -1,0 +1,1 @@
+"""Snapshots, manifests and manifest lists: built, indexed, merged, expired."""

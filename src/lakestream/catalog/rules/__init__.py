@@ -1,0 +1,1 @@
+"""What a commit to a stream's table must keep, whoever makes it."""
