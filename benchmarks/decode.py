@@ -12,7 +12,7 @@ import google_crc32c
 from benchmarks.records import make_runs
 from benchmarks.result import QUICK, Result, versus
 from lakestream.records import Arena, BatchRules, Encoder, Run, decode, validate, warm_up
-from lakestream.table.writer import StreamFileWriter
+from lakestream.table.parquet.writer import StreamFileWriter
 
 TOTAL_BYTES = 12_000_000 if QUICK else 48_000_000
 ROUNDS = 2 if QUICK else 5

@@ -28,11 +28,11 @@ from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.model import DataFile
 from lakestream.objects import LocalObjects
 from lakestream.records import Arena, decode, warm_up
-from lakestream.table.arrow import to_arrow
-from lakestream.table.files import FileIndex, FilePart
-from lakestream.table.history import HistoryReader
-from lakestream.table.seal import sealed_name
-from lakestream.table.writer import StreamFileWriter
+from lakestream.table.parquet.arrow import to_arrow
+from lakestream.table.parquet.seal import sealed_name
+from lakestream.table.parquet.writer import StreamFileWriter
+from lakestream.table.reading.files import FileIndex, FilePart
+from lakestream.table.reading.history import HistoryReader
 
 FILES = 10_000
 FILE_RECORDS = 5_000

@@ -25,8 +25,8 @@ from benchmarks.orders import payload
 from benchmarks.result import QUICK
 from lakestream.pipeline.session import WORKER_ENVIRONMENT
 from lakestream.records import Arena, Run, decode
-from lakestream.table.arrow import to_arrow
-from lakestream.table.compression import DEFAULT_COMPRESSION
+from lakestream.table.parquet.arrow import to_arrow
+from lakestream.table.parquet.compression import DEFAULT_COMPRESSION
 
 ROUNDS = 3 if QUICK else 9
 FILE_BYTES = 24 * 1024 * 1024

@@ -31,7 +31,7 @@ from benchmarks.result import QUICK, Result, reaches, stays_under, with_curve
 from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.catalog.manifests.merge import MANY_MANIFESTS, MAX_ENTRIES
 from lakestream.model import DataFile
-from lakestream.table.files import FileIndex, FilePart
+from lakestream.table.reading.files import FileIndex, FilePart
 from lakestream.table.schema import OFFSET_WINDOW, RAW_SCHEMA, STREAM_SPEC
 
 PARTITIONS = 24

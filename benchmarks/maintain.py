@@ -13,10 +13,10 @@ from benchmarks.result import QUICK, Result, reaches
 from lakestream.model import DataFile
 from lakestream.objects import LocalObjects
 from lakestream.records import Arena, decode, warm_up
-from lakestream.table.folding import KEY_COLUMNS, Newest, keeper
-from lakestream.table.rewriter import Rewriter
-from lakestream.table.seal import sealed_name
-from lakestream.table.writer import StreamFileWriter
+from lakestream.table.parquet.seal import sealed_name
+from lakestream.table.parquet.writer import StreamFileWriter
+from lakestream.table.rewriting.folding import KEY_COLUMNS, Newest, keeper
+from lakestream.table.rewriting.rewriter import Rewriter
 
 TOTAL_BYTES = 16_000_000 if QUICK else 64_000_000
 FILES = 32

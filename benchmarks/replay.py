@@ -14,9 +14,9 @@ from lakestream.model import DataFile
 from lakestream.objects import LocalObjects
 from lakestream.records import Arena, decode, warm_up
 from lakestream.table.allocator import keep_decoded_memory
-from lakestream.table.history import HistoryReader
-from lakestream.table.seal import sealed_name
-from lakestream.table.writer import StreamFileWriter
+from lakestream.table.parquet.seal import sealed_name
+from lakestream.table.parquet.writer import StreamFileWriter
+from lakestream.table.reading.history import HistoryReader
 
 TOTAL_BYTES = 32_000_000 if QUICK else 128_000_000
 FETCH_BYTES = 1024 * 1024

@@ -29,8 +29,8 @@ from lakestream.pipeline.source.ranges import Ranges
 from lakestream.pipeline.source.reading import read_task
 from lakestream.pipeline.source.schema import SPARK_SCHEMA, wanted_columns
 from lakestream.records import Arena, Run, decode
-from lakestream.table.seal import sealed_name
-from lakestream.table.writer import StreamFileWriter
+from lakestream.table.parquet.seal import sealed_name
+from lakestream.table.parquet.writer import StreamFileWriter
 
 FILES = 4
 FILE_BYTES = (8 if QUICK else 50) * 1_000_000

@@ -23,7 +23,7 @@ from lakestream.metadata.topics.list import Topics
 from lakestream.node.maintain import run_maintenance
 from lakestream.runtime import system
 from lakestream.settings import load
-from lakestream.table.distinct import KeySketch
+from lakestream.table.rewriting.distinct import KeySketch
 
 pytestmark = pytest.mark.spark
 

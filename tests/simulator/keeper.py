@@ -14,10 +14,10 @@ from lakestream.frontier.upkeep import compaction
 from lakestream.frontier.upkeep.maintenance import Maintenance
 from lakestream.metadata.topics.list import Topics
 from lakestream.model import DataFile
-from lakestream.table.deletes import Deleted
-from lakestream.table.rewriter import Keep, Rewritten
-from lakestream.table.shares import Share, Shares
-from lakestream.table.writer import WrittenStats
+from lakestream.table.parquet.writer import WrittenStats
+from lakestream.table.reading.deletes import Deleted
+from lakestream.table.reading.shares import Share, Shares
+from lakestream.table.rewriting.rewriter import Keep, Rewritten
 from simulator.backends import SimulatedObjects
 from simulator.batches import TIMESTAMP_MS, Row
 from simulator.policies import is_tombstone, key_of

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakestream.records import crc32c
-from lakestream.table.arrow import ARROW_SCHEMA
-from lakestream.table.seal import chunk_range, seal
+from lakestream.table.parquet.arrow import ARROW_SCHEMA
+from lakestream.table.parquet.seal import chunk_range, seal
 
 _DELTA = "DELTA_BINARY_PACKED"
 OPTIONS: dict[str, Any] = {

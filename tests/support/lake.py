@@ -13,8 +13,8 @@ from lakestream.model import DataFile, PositionDeletes
 from lakestream.objects import MemoryObjects
 from lakestream.records import Arena, Run, decode
 from lakestream.runtime import system
-from lakestream.table.arrow import to_arrow
-from lakestream.table.history import HistoryReader
+from lakestream.table.parquet.arrow import to_arrow
+from lakestream.table.reading.history import HistoryReader
 from support.batches import batch
 from support.records import Record, parse
 

@@ -12,7 +12,7 @@ from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.objects import MemoryObjects, ObjectStore
 from lakestream.runtime import Runtime, system
 from lakestream.stream import Streams, StreamSettings
-from lakestream.table.history import HistoryReader
+from lakestream.table.reading.history import HistoryReader
 from support.simulated_tables import SimulatedTables
 
 

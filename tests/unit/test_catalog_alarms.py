@@ -17,9 +17,9 @@ from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.errors import CorruptObject, ObjectMissing, StorageError
 from lakestream.metadata.names.pointers import Pointer
 from lakestream.objects import MemoryObjects
-from lakestream.table.cache import SharedCache
-from lakestream.table.deletes import load_deletes
-from lakestream.table.parquet import ParquetFiles
+from lakestream.table.parquet.files import ParquetFiles
+from lakestream.table.reading.cache import SharedCache
+from lakestream.table.reading.deletes import load_deletes
 from lakestream.table.schema import RAW_SCHEMA, UNPARTITIONED
 
 

@@ -13,7 +13,7 @@ from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.catalog.manifests.datafile import _footer_bytes
 from lakestream.catalog.manifests.index import read_entries, read_manifests
 from lakestream.errors import CorruptObject
-from lakestream.table.seal import check_footer
+from lakestream.table.parquet.seal import check_footer
 
 
 def test_every_kind_of_metadata_file_is_checked_by_its_name(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ from lakestream.frontier.upkeep.maintenance import Maintenance, Step
 from lakestream.frontier.upkeep.rewrite import put_in_place
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import StreamPartition
-from lakestream.table.folding import Newest, keeper
-from lakestream.table.rewriter import Rewriter
+from lakestream.table.rewriting.folding import Newest, keeper
+from lakestream.table.rewriting.rewriter import Rewriter
 
 FEW = msgspec.structs.replace(SETTINGS, min_merge_files=2)
 HOUR = 3_600_000

@@ -32,7 +32,7 @@ from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.catalog.rules.views import check_view
 from lakestream.errors import CorruptObject, StorageError, TableRefused
 from lakestream.model import DeletionVector, PositionDeletes
-from lakestream.table.trial import TRIALS
+from lakestream.table.sandbox import SANDBOX
 
 MUTATIONS = 300
 DATA = "s3://lake/tables/t/0.parquet"
@@ -44,7 +44,7 @@ WHOLE = VECTOR | {"content_size_in_bytes": 40}
 @pytest.fixture(autouse=True)
 def _no_process_is_left() -> Iterator[None]:
     yield
-    TRIALS.close()
+    SANDBOX.close()
 
 
 def write(path: Path, *files: dict[str, Any], status: ManifestEntryStatus = ManifestEntryStatus.ADDED) -> ManifestFile:

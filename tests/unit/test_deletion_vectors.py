@@ -18,9 +18,9 @@ from support.puffin import Puffin
 from lakestream.catalog.manifests.deletions import placed
 from lakestream.errors import CorruptObject, LakestreamError, StorageError
 from lakestream.model import DeletionVector, PositionDeletes
-from lakestream.table.deletion_vectors import MAX_FILE_BYTES
-from lakestream.table.history import HistoryReader
-from lakestream.table.trial import TRIALS
+from lakestream.table.reading.deletion_vectors import MAX_FILE_BYTES
+from lakestream.table.reading.history import HistoryReader
+from lakestream.table.sandbox import SANDBOX
 
 ROWS = 60
 KEY = "tables/t/data/vectors.puffin"
@@ -30,7 +30,7 @@ MUTATIONS = 300
 @pytest.fixture(autouse=True, scope="module")
 def _no_process_is_left() -> Iterator[None]:
     yield
-    TRIALS.close()
+    SANDBOX.close()
 
 
 def lake_of(files: int = 1) -> Lake:

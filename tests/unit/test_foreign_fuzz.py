@@ -18,7 +18,7 @@ from lakestream.catalog import View
 from lakestream.catalog.embedded.sealed import SealedIO
 from lakestream.catalog.manifests.index import ManifestIndex, read_entries, read_manifests
 from lakestream.errors import CorruptObject, LakestreamError
-from lakestream.table.trial import TRIALS
+from lakestream.table.sandbox import SANDBOX
 
 MUTATIONS = 250
 KEY = "tables/t/data/0.parquet"
@@ -28,7 +28,7 @@ ROWS = 30
 @pytest.fixture(autouse=True)
 def _no_process_is_left() -> Iterator[None]:
     yield
-    TRIALS.close()
+    SANDBOX.close()
 
 
 def footer_start(data: bytes) -> int:

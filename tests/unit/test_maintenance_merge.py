@@ -24,7 +24,7 @@ from lakestream.frontier.upkeep.rewritten import RewriteBound, parse_rewritten, 
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import DataFile
 from lakestream.runtime import system
-from lakestream.table.history import HistoryReader
+from lakestream.table.reading.history import HistoryReader
 from lakestream.table.schema import OFFSET_WINDOW
 
 FEW = msgspec.structs.replace(SETTINGS, min_merge_files=2)

@@ -7,8 +7,8 @@ from pyiceberg.table.puffin import PuffinFile
 
 from lakestream.errors import CorruptObject
 from lakestream.model import Blob
-from lakestream.table.distinct import BadSketch, KeySketch
-from lakestream.table.puffin import StoredBlob, read_puffin, write_puffin
+from lakestream.table.parquet.puffin import StoredBlob, read_puffin, write_puffin
+from lakestream.table.rewriting.distinct import BadSketch, KeySketch
 
 BLOBS = st.lists(
     st.builds(

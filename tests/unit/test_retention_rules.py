@@ -16,7 +16,7 @@ from lakestream.frontier.upkeep.retention import beyond_size, droppable, older_t
 from lakestream.metadata.log.partition import read_head
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import DataFile
-from lakestream.table.shares import Share, Shares
+from lakestream.table.reading.shares import Share, Shares
 
 SHARES = st.lists(
     st.tuples(st.integers(0, 50), st.integers(0, 20), st.none() | st.integers(0, 9), st.integers(0, 30)).map(

@@ -7,7 +7,7 @@ from lakestream.errors import RequestError
 from lakestream.pipeline.source.options import EARLIEST, LATEST, Position, parse
 from lakestream.pipeline.source.schema import SPARK_SCHEMA, wanted_columns
 from lakestream.pipeline.source.writing import columns_of
-from lakestream.table.arrow import ARROW_SCHEMA
+from lakestream.table.parquet.arrow import ARROW_SCHEMA
 
 BASE = {"topic": "orders", "kafka.bootstrap.servers": "h:1", "uri": "http://h:2/iceberg"}
 

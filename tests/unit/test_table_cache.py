@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from lakestream.table.cache import SharedCache
+from lakestream.table.reading.cache import SharedCache
 
 
 def loader(value: bytes, calls: list[bytes], wait: asyncio.Event | None = None) -> Callable[[], Awaitable[bytes]]:

@@ -12,7 +12,7 @@ from support.records import parse
 from lakestream.errors import CorruptObject, ObjectMissing
 from lakestream.model import DataFile
 from lakestream.records import Arena, Encoder, Run, decode
-from lakestream.table.checking import Checked, RowChecker
+from lakestream.table.rewriting.checking import Checked, RowChecker
 
 
 def updated(rows: pa.Table, column: str, place: int, value: object) -> pa.Table:

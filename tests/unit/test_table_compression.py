@@ -11,10 +11,10 @@ from support import lake
 
 from lakestream.frontier.moving.tile import Tile, pack, unpack_tile
 from lakestream.runtime import system
-from lakestream.table.compression import DEFAULT_COMPRESSION, Compression, chosen, chosen_or_default
-from lakestream.table.rewriter import Rewriter
-from lakestream.table.writer import StreamFileWriter
-from lakestream.table.writing import Compressor
+from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression, chosen, chosen_or_default
+from lakestream.table.parquet.writer import StreamFileWriter
+from lakestream.table.parquet.writing import Compressor
+from lakestream.table.rewriting.rewriter import Rewriter
 
 CODEC, LEVEL = "write.parquet.compression-codec", "write.parquet.compression-level"
 

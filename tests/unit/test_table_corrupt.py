@@ -17,9 +17,9 @@ from lakestream.model import DataFile
 from lakestream.objects import MemoryObjects
 from lakestream.records import Arena, Run, decode
 from lakestream.runtime import system
-from lakestream.table.history import HistoryReader
-from lakestream.table.seal import chunk_range, footer_checksum, sealed_name
-from lakestream.table.writer import StreamFileWriter
+from lakestream.table.parquet.seal import chunk_range, footer_checksum, sealed_name
+from lakestream.table.parquet.writer import StreamFileWriter
+from lakestream.table.reading.history import HistoryReader
 
 MAGIC_BYTES = 4
 """A file begins with them; nothing here reads them."""

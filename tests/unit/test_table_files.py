@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakestream.model import DataFile
-from lakestream.table.files import UNBOUNDED, FileIndex, FilePart, index_of
+from lakestream.table.reading.files import UNBOUNDED, FileIndex, FilePart, index_of
 
 PARTITIONS = st.integers(0, 3)
 OFFSETS = st.integers(0, 30)

@@ -21,9 +21,10 @@ from lakestream.errors import CorruptObject, ObjectMissing, StorageError
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.objects import LocalObjects, MemoryObjects
 from lakestream.runtime import system
-from lakestream.table import parquet, segments
-from lakestream.table.arrow import ARROW_SCHEMA
-from lakestream.table.history import HistoryReader
+from lakestream.table.parquet import files as parquet
+from lakestream.table.parquet.arrow import ARROW_SCHEMA
+from lakestream.table.reading import segments
+from lakestream.table.reading.history import HistoryReader
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
 

@@ -7,8 +7,8 @@ from support.lake import Lake, expected, shuffled, table
 from support.records import Record, parse
 
 from lakestream.model import DataFile
-from lakestream.table import segments
-from lakestream.table.files import FileIndex, FilePart
+from lakestream.table.reading import segments
+from lakestream.table.reading.files import FileIndex, FilePart
 
 
 class Looked(FileIndex):

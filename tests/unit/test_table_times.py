@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.lake import BASE_MS, Lake, expected, shuffled, table
 
-from lakestream.table.arrow import ARROW_SCHEMA
-from lakestream.table.files import UNBOUNDED
-from lakestream.table.footers import Footer, parse_footers
+from lakestream.table.parquet.arrow import ARROW_SCHEMA
+from lakestream.table.parquet.footers import Footer, parse_footers
+from lakestream.table.reading.files import UNBOUNDED
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
 

@@ -22,11 +22,12 @@ from lakestream.model import DataFile
 from lakestream.objects import MemoryObjects
 from lakestream.records import Arena, Run, decode
 from lakestream.runtime import system
-from lakestream.table import parquet, writer
-from lakestream.table.arrow import to_arrow
-from lakestream.table.rewriter import Rewriter
-from lakestream.table.seal import chunk_range, sealed_name
-from lakestream.table.writer import StreamFileWriter
+from lakestream.table.parquet import files as parquet
+from lakestream.table.parquet import writer
+from lakestream.table.parquet.arrow import to_arrow
+from lakestream.table.parquet.seal import chunk_range, sealed_name
+from lakestream.table.parquet.writer import StreamFileWriter
+from lakestream.table.rewriting.rewriter import Rewriter
 
 Placed = tuple[int, Row]
 """A record and its partition."""

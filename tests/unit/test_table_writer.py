@@ -9,9 +9,9 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from support.twin import Row, batch
 
 from lakestream.records import Arena, Columns, Run, decode
-from lakestream.table.arrow import ARROW_SCHEMA, from_arrow, to_arrow
+from lakestream.table.parquet.arrow import ARROW_SCHEMA, from_arrow, to_arrow
+from lakestream.table.parquet.writer import StreamFileWriter
 from lakestream.table.schema import RAW_SCHEMA
-from lakestream.table.writer import StreamFileWriter
 
 ROWS = [
     Row(5, 1_000, b"k", b"v", ((b"h", b"x"), ("é".encode(), None))),

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from support import lake
 from support.former import former
 
-from lakestream.table.arrow import ARROW_SCHEMA
-from lakestream.table.compression import DEFAULT_COMPRESSION, Compression
-from lakestream.table.writer import RULES, StreamFileWriter
-from lakestream.table.writing import Compressor, ParquetFile, pages
-from lakestream.table.writing.shred import shred
-from lakestream.table.writing.thrift import BINARY, I32, I64, LIST, STRUCT, TRUE, array, struct
+from lakestream.table.parquet.arrow import ARROW_SCHEMA
+from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
+from lakestream.table.parquet.writer import RULES, StreamFileWriter
+from lakestream.table.parquet.writing import Compressor, ParquetFile, pages
+from lakestream.table.parquet.writing.shred import shred
+from lakestream.table.parquet.writing.thrift import BINARY, I32, I64, LIST, STRUCT, TRUE, array, struct
 
 MICROS = pa.timestamp("us", tz="UTC")
 blobs = st.binary(max_size=12)

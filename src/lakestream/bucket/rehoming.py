@@ -18,7 +18,7 @@ from lakestream.catalog.manifests.avro_values import Choice, rewrite
 from lakestream.errors import Conflict, CorruptObject, ObjectMissing, StorageError
 from lakestream.objects import ObjectStore
 from lakestream.records import crc32c
-from lakestream.table.moved import moved_position_deletes, moved_vectors
+from lakestream.table.rewriting.moved import moved_position_deletes, moved_vectors
 
 _POSITION_DELETES: Final = 1
 _REMOVED: Final = 2

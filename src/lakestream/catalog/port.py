@@ -13,7 +13,7 @@ from uuid import UUID
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.list import Begun
 from lakestream.model import DataFile, PositionDeletes, StatisticsFile, WrittenFile
-from lakestream.table.compression import DEFAULT_COMPRESSION, Compression
+from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
 
 
 @dataclass(frozen=True, slots=True)

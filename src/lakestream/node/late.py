@@ -27,7 +27,7 @@ from lakestream.table.port import History
 
 if TYPE_CHECKING:
     from lakestream.catalog.embedded.tables import PyIcebergTables
-    from lakestream.table.history import HistoryReader
+    from lakestream.table.reading.history import HistoryReader
 
 _MODULE: Final = "lakestream.node.tables"
 _SWITCH_S: Final = 0.0005

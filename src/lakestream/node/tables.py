@@ -13,8 +13,8 @@ from lakestream.catalog.rules.records import RowJudge
 from lakestream.metadata.topics.list import Topics
 from lakestream.node.backends import Backends
 from lakestream.table.allocator import keep_decoded_memory
-from lakestream.table.checking import RowChecker
-from lakestream.table.history import HistoryReader
+from lakestream.table.reading.history import HistoryReader
+from lakestream.table.rewriting.checking import RowChecker
 
 
 def make_catalog(backends: Backends) -> PyIcebergTables:

@@ -34,8 +34,8 @@ from lakestream.metadata.topics.tables import detached_name, table_name
 from lakestream.model import DataFile, StatisticsFile, WrittenFile
 from lakestream.objects.paths import is_inside
 from lakestream.runtime import Runtime
-from lakestream.table.compression import chosen_or_default
-from lakestream.table.files import FileIndex
+from lakestream.table.parquet.compression import chosen_or_default
+from lakestream.table.reading.files import FileIndex
 from lakestream.table.schema import (
     DATA_FOLDER,
     PROPERTIES,

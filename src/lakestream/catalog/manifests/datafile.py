@@ -26,8 +26,8 @@ from lakestream.catalog.engines.properties import metrics_properties
 from lakestream.catalog.threads import side_by_side
 from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
 from lakestream.model import WrittenFile
+from lakestream.table.parquet.seal import check_footer
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC, UNPARTITIONED
-from lakestream.table.seal import check_footer
 
 _KEPT_PLANS: Final = 64
 _TAIL_BYTES: Final = 64 * 1024

@@ -30,7 +30,7 @@ from lakestream.catalog.manifests.vetted import careful, tried
 from lakestream.catalog.threads import Cache
 from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
 from lakestream.model import DataFile, PositionDeletes
-from lakestream.table.files import FilePart
+from lakestream.table.reading.files import FilePart
 from lakestream.table.schema import RAW_SCHEMA
 
 _PARTITION: Final = RAW_SCHEMA.find_field("_stream_partition").field_id

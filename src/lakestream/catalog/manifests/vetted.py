@@ -14,7 +14,7 @@ from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 
 from lakestream.catalog.embedded.sealed import checksum_in
 from lakestream.errors import CorruptObject
-from lakestream.table.trial import TRIALS, Attempt
+from lakestream.table.sandbox import SANDBOX, Attempt
 
 _SYNC_BYTES: Final = 16
 _INT_BYTES: Final = 10
@@ -59,7 +59,7 @@ class _TriedIO(_ReadOnly):
             raise CorruptObject(
                 f"manifest {location} is damaged: it has {len(data)} bytes, and {self._size_bytes} where it is named"
             )
-        TRIALS.check(self._attempt, location, data)
+        SANDBOX.check(self._attempt, location, data)
         return _Bytes(location, data)
 
 

@@ -21,7 +21,7 @@ from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.errors import CorruptObject, TableRefused
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.objects.paths import is_inside
-from lakestream.table.compression import COMPRESSION_PROPERTIES, chosen
+from lakestream.table.parquet.compression import COMPRESSION_PROPERTIES, chosen
 from lakestream.table.schema import FRONTIER_PROPERTY, RAW_SCHEMA, STREAM_SPEC, TOPIC_PROPERTY, parse_frontier
 
 _KEPT_PROPERTIES: Final = ("write.metadata.path",)

@@ -11,7 +11,7 @@ from uuid import UUID
 from lakestream.errors import CorruptObject, ObjectMissing, TableRefused
 from lakestream.metadata.topics.list import Topics
 from lakestream.model import DataFile
-from lakestream.table.checking import RowChecker
+from lakestream.table.rewriting.checking import RowChecker
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from lakestream.errors import StorageError
 from lakestream.frontier.moving.tile import Slice, Tile, size_of
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.log.head import Extent
-from lakestream.table.compression import DEFAULT_COMPRESSION, Compression
+from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
 
 _SLACK: Final = 16
 """A tile may be larger than its share by one part in so many: partitions are never quite of one size."""

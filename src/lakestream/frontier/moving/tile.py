@@ -7,7 +7,7 @@ import msgspec
 
 from lakestream.metadata.log.head import Extent
 from lakestream.model import WrittenFile
-from lakestream.table.compression import DEFAULT_COMPRESSION, Compression
+from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
 
 
 class Slice(msgspec.Struct, frozen=True, array_like=True):

@@ -23,10 +23,10 @@ from lakestream.metadata.log.head import Extent
 from lakestream.model import WrittenFile
 from lakestream.objects import Buffer, ObjectStore
 from lakestream.records import Arena, Columns, Run, decode, walk
+from lakestream.table.parquet.seal import sealed_name
+from lakestream.table.parquet.writer import StreamFileWriter
+from lakestream.table.parquet.writing import Compressor
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC, UNPARTITIONED
-from lakestream.table.seal import sealed_name
-from lakestream.table.writer import StreamFileWriter
-from lakestream.table.writing import Compressor
 
 
 def write_tile(tile: Tile, file_id: UUID, *, ends_at_once: bool = False) -> list[WrittenFile]:

@@ -21,9 +21,9 @@ from lakestream.frontier.upkeep.rewrite import Swapped, put_in_place
 from lakestream.frontier.upkeep.rewritten import parse_rewritten
 from lakestream.metadata.topics.options import TopicOptions
 from lakestream.model import DataFile
-from lakestream.table.folding import KEY_COLUMNS, Newest, keeper
-from lakestream.table.rewriter import Rewriter, Unmergeable
-from lakestream.table.shares import Share
+from lakestream.table.reading.shares import Share
+from lakestream.table.rewriting.folding import KEY_COLUMNS, Newest, keeper
+from lakestream.table.rewriting.rewriter import Rewriter, Unmergeable
 
 MAX_FOLD_ROWS: Final = 1_000_000
 """Dirty rows of one fold, unless one file has more: their keys are held in memory."""

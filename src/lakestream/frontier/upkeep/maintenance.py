@@ -24,9 +24,9 @@ from lakestream.metadata.store import Address
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.metadata.topics.options import UNLIMITED
 from lakestream.model import DataFile
-from lakestream.table.distinct import NotText
-from lakestream.table.rewriter import Rewriter, Unmergeable
-from lakestream.table.shares import Shares
+from lakestream.table.reading.shares import Shares
+from lakestream.table.rewriting.distinct import NotText
+from lakestream.table.rewriting.rewriter import Rewriter, Unmergeable
 
 _KEPT_REFUSALS: Final = 10_000
 _COUNT_KEYS: Final = "count keys"

@@ -21,7 +21,7 @@ from lakestream.metadata.log.partition import advance_log_start, decode_head, he
 from lakestream.metadata.topics.list import Topic
 from lakestream.metadata.topics.options import UNLIMITED, TopicOptions
 from lakestream.model import DataFile, StreamPartition
-from lakestream.table.shares import Share, Shares
+from lakestream.table.reading.shares import Share, Shares
 
 MAX_LEARNT_FILES: Final = 64
 """Shared files whose places one pass reads."""

@@ -18,8 +18,8 @@ from lakestream.frontier.moving.advance import discard
 from lakestream.frontier.moving.naming import nth_id
 from lakestream.frontier.upkeep.rewritten import RewriteBound, rewritten_key
 from lakestream.model import DataFile, WrittenFile
-from lakestream.table.rewriter import Rewritten
-from lakestream.table.seal import sealed_name
+from lakestream.table.parquet.seal import sealed_name
+from lakestream.table.rewriting.rewriter import Rewritten
 
 _UNCOUNTED: Final = 9_999_999_999
 """The last version if the catalog does not count: such files are never judged."""

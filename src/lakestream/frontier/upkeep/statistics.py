@@ -18,13 +18,13 @@ from lakestream.frontier.moving.schedule import still_waits
 from lakestream.metadata.topics.options import UNLIMITED
 from lakestream.model import Blob, DataFile, StatisticsFile
 from lakestream.records import crc32c
-from lakestream.table.distinct import THETA, BadSketch, KeySketch
-from lakestream.table.files import key_in
-from lakestream.table.folding import KEY_COLUMNS
-from lakestream.table.puffin import StoredBlob, read_puffin, write_puffin
-from lakestream.table.rewriter import Rewriter
+from lakestream.table.parquet.puffin import StoredBlob, read_puffin, write_puffin
+from lakestream.table.reading.files import key_in
+from lakestream.table.reading.shares import Shares
+from lakestream.table.rewriting.distinct import THETA, BadSketch, KeySketch
+from lakestream.table.rewriting.folding import KEY_COLUMNS
+from lakestream.table.rewriting.rewriter import Rewriter
 from lakestream.table.schema import RAW_SCHEMA, frontier_text, parse_frontier
-from lakestream.table.shares import Shares
 
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 """A larger statistics file is not read: what another engine put into it is not taken over."""

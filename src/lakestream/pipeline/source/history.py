@@ -11,11 +11,11 @@ from lakestream import objects
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.objects import ObjectStore
 from lakestream.pipeline.source.ranges import Ranges
-from lakestream.table.arrow import canonical, places_from_arrow
-from lakestream.table.cache import SharedCache
-from lakestream.table.deletes import load_deletes
-from lakestream.table.parquet import ParquetFiles
-from lakestream.table.rows import RowReader
+from lakestream.table.parquet.arrow import canonical, places_from_arrow
+from lakestream.table.parquet.files import ParquetFiles
+from lakestream.table.reading.cache import SharedCache
+from lakestream.table.reading.deletes import load_deletes
+from lakestream.table.reading.rows import RowReader
 
 _PLACE: Final = ("_stream_partition", "_offset")
 _CACHE_BYTES: Final = 64 * 1024 * 1024

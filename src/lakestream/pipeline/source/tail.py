@@ -24,7 +24,7 @@ from lakestream.pipeline.source.wire import (
 )
 from lakestream.records import Arena, Run, decode, walk
 from lakestream.records.layout import CONTROL_BIT, TRANSACTIONAL_BIT
-from lakestream.table.arrow import to_arrow
+from lakestream.table.parquet.arrow import to_arrow
 
 Address = tuple[str, int]
 

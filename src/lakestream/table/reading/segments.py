@@ -18,10 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakestream.records import Encoder
-from lakestream.table.arrow import ARROW_SCHEMA, from_arrow
-from lakestream.table.deletes import Deleted
-from lakestream.table.files import UNBOUNDED, FileIndex
-from lakestream.table.rows import Group, Places, RowReader, check_unique, some_at_once, sorted_encoder
+from lakestream.table.parquet.arrow import ARROW_SCHEMA, from_arrow
+from lakestream.table.reading.deletes import Deleted
+from lakestream.table.reading.files import UNBOUNDED, FileIndex
+from lakestream.table.reading.rows import Group, Places, RowReader, check_unique, some_at_once, sorted_encoder
 
 _GLANCE_GROUPS: Final = 2
 _GLANCE_BYTES: Final = 4 * 1024 * 1024

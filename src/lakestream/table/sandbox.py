@@ -48,7 +48,7 @@ class _Request(msgspec.Struct, frozen=True, array_like=True):
     cpu_limit_s: float
 
 
-class Trials:
+class Sandbox:
     """Blocking, for threads; they take turns. Verdicts are remembered: nothing is tried twice, whatever it did."""
 
     def __init__(self, cpu_limit_s: float = CPU_LIMIT_S) -> None:
@@ -152,10 +152,10 @@ class _Child:
         self._process.wait()
 
 
-TRIALS: Final = Trials()
+SANDBOX: Final = Sandbox()
 """One for all of this process."""
-atexit.register(TRIALS.close)
-os.register_at_fork(after_in_child=TRIALS.forget)
+atexit.register(SANDBOX.close)
+os.register_at_fork(after_in_child=SANDBOX.forget)
 
 
 def _serve(pipe: Connection) -> None:

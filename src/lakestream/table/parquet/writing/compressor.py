@@ -7,7 +7,7 @@ import pyarrow as pa
 import zstandard
 
 from lakestream.objects.store import Buffer
-from lakestream.table.compression import DEFAULT_COMPRESSION, Compression
+from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
 
 _PARQUET_CODECS: Final = {"none": 0, "snappy": 1, "gzip": 2, "brotli": 4, "zstd": 6, "lz4": 7}
 _NEAR: Final = zstandard.ZstdCompressionParameters.from_level(1, window_log=19, hash_log=11, min_match=7)

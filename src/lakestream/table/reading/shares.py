@@ -13,11 +13,11 @@ import numpy as np
 
 from lakestream.model import DataFile
 from lakestream.objects.store import ObjectStore
-from lakestream.table.cache import SharedCache
-from lakestream.table.deletes import Deleted
-from lakestream.table.files import UNBOUNDED
-from lakestream.table.parquet import ParquetFiles
-from lakestream.table.rows import Places, RowReader
+from lakestream.table.parquet.files import ParquetFiles
+from lakestream.table.reading.cache import SharedCache
+from lakestream.table.reading.deletes import Deleted
+from lakestream.table.reading.files import UNBOUNDED
+from lakestream.table.reading.rows import Places, RowReader
 
 _KEPT_FILES: Final = 20_000
 _CACHE_BYTES: Final = 1024 * 1024

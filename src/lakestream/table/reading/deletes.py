@@ -13,9 +13,9 @@ from pyroaring import BitMap64
 from lakestream.errors import StorageError
 from lakestream.model import PositionDeletes
 from lakestream.objects.paths import same_form
-from lakestream.table.cache import SharedCache
-from lakestream.table.deletion_vectors import Vectors, check_size, parse_vectors
-from lakestream.table.parquet import ParquetFiles
+from lakestream.table.parquet.files import ParquetFiles
+from lakestream.table.reading.cache import SharedCache
+from lakestream.table.reading.deletion_vectors import Vectors, check_size, parse_vectors
 
 Positions = npt.NDArray[np.int64]
 ByFile = dict[str, Positions] | Vectors

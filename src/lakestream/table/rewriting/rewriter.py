@@ -18,15 +18,15 @@ import pyarrow as pa
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.objects.store import Buffer, ObjectStore
 from lakestream.records.columns import ARENA_BYTES
-from lakestream.table.arrow import ARROW_SCHEMA, canonical, places_from_arrow
-from lakestream.table.cache import SharedCache
-from lakestream.table.compression import DEFAULT_COMPRESSION, Compression
-from lakestream.table.deletes import Deleted, load_deletes
-from lakestream.table.parquet import ParquetFiles
-from lakestream.table.rows import Group, RowReader, check_unique
+from lakestream.table.parquet.arrow import ARROW_SCHEMA, canonical, places_from_arrow
+from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
+from lakestream.table.parquet.files import ParquetFiles
+from lakestream.table.parquet.writer import StreamFileWriter, WrittenStats
+from lakestream.table.parquet.writing import Compressor
+from lakestream.table.reading.cache import SharedCache
+from lakestream.table.reading.deletes import Deleted, load_deletes
+from lakestream.table.reading.rows import Group, RowReader, check_unique
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC, UNPARTITIONED
-from lakestream.table.writer import StreamFileWriter, WrittenStats
-from lakestream.table.writing import Compressor
 
 Keep = Callable[[pa.Table], npt.NDArray[np.bool_]]
 """Which of the rows, in (partition, offset) order, are to stay. Runs in a thread."""

@@ -7,9 +7,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from lakestream.table.writing.pages import DATA_PAGE, RLE, Chunk, physical_type
-from lakestream.table.writing.shred import LIST_NODES, leaves_of
-from lakestream.table.writing.thrift import BINARY, I32, I64, LIST, STRUCT, TRUE, array, struct
+from lakestream.table.parquet.writing.pages import DATA_PAGE, RLE, Chunk, physical_type
+from lakestream.table.parquet.writing.shred import LIST_NODES, leaves_of
+from lakestream.table.parquet.writing.thrift import BINARY, I32, I64, LIST, STRUCT, TRUE, array, struct
 
 MAGIC: Final = b"PAR1"
 """A file begins and ends with it."""

@@ -14,10 +14,10 @@ from lakestream.errors import CorruptObject
 from lakestream.model import DataFile
 from lakestream.objects.store import ObjectStore
 from lakestream.records import Columns
-from lakestream.table.arrow import from_arrow
-from lakestream.table.cache import SharedCache
-from lakestream.table.parquet import ParquetFiles
-from lakestream.table.rows import RowReader, sorted_encoder
+from lakestream.table.parquet.arrow import from_arrow
+from lakestream.table.parquet.files import ParquetFiles
+from lakestream.table.reading.cache import SharedCache
+from lakestream.table.reading.rows import RowReader, sorted_encoder
 
 CHECKED_BYTES: Final = 2 * 1024 * 1024 * 1024
 """Of one commit, decoded: some ten seconds. Of a commit with more, row groups from all over it are checked."""

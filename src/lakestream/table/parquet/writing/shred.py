@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakestream.table.arrow import offsets_in, valid_rows
+from lakestream.table.parquet.arrow import offsets_in, valid_rows
 
 Levels = int | npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int64]

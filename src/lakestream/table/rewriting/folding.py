@@ -8,8 +8,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakestream.table.arrow import places_from_arrow
-from lakestream.table.rewriter import Keep
+from lakestream.table.parquet.arrow import places_from_arrow
+from lakestream.table.rewriting.rewriter import Keep
 
 KEY_COLUMNS: Final = ("_stream_partition", "_offset", "_key")
 _SETTLE_ROWS: Final = 65_536

@@ -16,9 +16,8 @@ import pyarrow.parquet as pq
 from lakestream.errors import CorruptObject, LakestreamError, StorageError
 from lakestream.objects.store import Buffer, ObjectStore
 from lakestream.records import crc32c
-from lakestream.table.arrow import told_column
-from lakestream.table.files import key_in
-from lakestream.table.footers import (
+from lakestream.table.parquet.arrow import told_column
+from lakestream.table.parquet.footers import (
     UNREADABLE,
     Chunk,
     Footer,
@@ -28,6 +27,7 @@ from lakestream.table.footers import (
     named,
     parse_footers,
 )
+from lakestream.table.reading.files import key_in
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from datasketches import compact_theta_sketch, theta_union, update_theta_sketch
 
-from lakestream.table.arrow import places_from_arrow
+from lakestream.table.parquet.arrow import places_from_arrow
 
 THETA: Final = "apache-datasketches-theta-v1"
 """What Iceberg calls such a blob."""

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from lakestream.model import WrittenFile
 from lakestream.records import Columns, crc32c
-from lakestream.table.arrow import ARROW_SCHEMA, places_from_arrow, to_arrow
-from lakestream.table.compression import DEFAULT_COMPRESSION
-from lakestream.table.seal import seal
-from lakestream.table.writing import Compressor, ParquetFile, Rules
+from lakestream.table.parquet.arrow import ARROW_SCHEMA, places_from_arrow, to_arrow
+from lakestream.table.parquet.compression import DEFAULT_COMPRESSION
+from lakestream.table.parquet.seal import seal
+from lakestream.table.parquet.writing import Compressor, ParquetFile, Rules
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakestream.errors import CorruptObject, LakestreamError
-from lakestream.table.files import UNBOUNDED
-from lakestream.table.seal import check_footer, chunk_checksums, chunk_range, footer_checksum
-from lakestream.table.trial import TRIALS
+from lakestream.table.parquet.seal import check_footer, chunk_checksums, chunk_range, footer_checksum
+from lakestream.table.reading.files import UNBOUNDED
+from lakestream.table.sandbox import SANDBOX
 
 _FOOTER_END: Final = struct.Struct("<I4s")
 _UNITS_PER_MS: Final = {"milliseconds": 1, "microseconds": 1000, "nanoseconds": 1_000_000}
@@ -99,7 +99,7 @@ def parse_footers(paths: Sequence[str], tails: Sequence[bytes | LakestreamError]
         for place, (path, footer) in enumerate(zip(paths, cut, strict=True))
         if isinstance(footer, bytes) and footer_checksum(path) is None
     ]
-    verdicts = TRIALS.check_each(try_footer, [(path, footer) for _, path, footer in foreign])
+    verdicts = SANDBOX.check_each(try_footer, [(path, footer) for _, path, footer in foreign])
     for (place, _, _), trouble in zip(foreign, verdicts, strict=True):
         cut[place] = trouble or cut[place]
     return [*map(_parse, paths, cut)]

@@ -10,15 +10,15 @@ import pytest
 from support import attempts
 
 from lakestream.errors import CorruptObject, Unavailable
-from lakestream.table.trial import Attempt, Trials
+from lakestream.table.sandbox import Attempt, Sandbox
 
 TESTS = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture
-def trials(monkeypatch: pytest.MonkeyPatch) -> Iterator[Trials]:
+def sandbox(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
-    made = Trials()
+    made = Sandbox()
     yield made
     made.close()
 
@@ -27,17 +27,17 @@ def children() -> set[int]:
     return {child.pid for child in psutil.Process().children()}
 
 
-def test_one_process_tries_many_files(trials: Trials) -> None:
+def test_one_process_tries_many_files(sandbox: Sandbox) -> None:
     before = children()
     for number in range(50):
-        trials.check(attempts.fine, f"file {number}", b"x" * number * 1000 + b"x")
+        sandbox.check(attempts.fine, f"file {number}", b"x" * number * 1000 + b"x")
         assert len(children() - before) == 1
     with pytest.raises(CorruptObject):
-        trials.check(attempts.refused, "file 0", b"x")
+        sandbox.check(attempts.refused, "file 0", b"x")
     running = children()
-    trials.check(attempts.fine, "file 0", b"x")
+    sandbox.check(attempts.fine, "file 0", b"x")
     assert children() == running
-    trials.close()
+    sandbox.close()
     assert children() == before
 
 
@@ -50,24 +50,24 @@ def test_one_process_tries_many_files(trials: Trials) -> None:
         (attempts.greedy, "a/b.parquet is damaged: reading it takes more than 2048 MiB of memory"),
     ],
 )
-def test_damage_names_the_file_and_is_remembered(trials: Trials, attempt: Attempt, message: str) -> None:
+def test_damage_names_the_file_and_is_remembered(sandbox: Sandbox, attempt: Attempt, message: str) -> None:
     with pytest.raises(CorruptObject, match=message):
-        trials.check(attempt, "a/b.parquet", b"abc")
-    trials.check(attempts.fine, "a/c.parquet", b"abc")
+        sandbox.check(attempt, "a/b.parquet", b"abc")
+    sandbox.check(attempts.fine, "a/c.parquet", b"abc")
     running = children()
     with pytest.raises(CorruptObject, match=message):
-        trials.check(attempt, "a/b.parquet", b"abc")
+        sandbox.check(attempt, "a/b.parquet", b"abc")
     assert children() == running
-    trials.check(attempts.fine, "a/b.parquet", b"restored")
+    sandbox.check(attempts.fine, "a/b.parquet", b"restored")
 
 
-def test_nobody_is_blamed_for_what_another_file_did(trials: Trials) -> None:
+def test_nobody_is_blamed_for_what_another_file_did(sandbox: Sandbox) -> None:
     files = [(f"file {number}", b"x") for number in range(4)]
-    assert trials.check_each(attempts.harmful, files) == [None] * 4
+    assert sandbox.check_each(attempts.harmful, files) == [None] * 4
 
 
-def test_what_takes_forever_is_damage_if_it_had_the_time(trials: Trials) -> None:
-    hasty = Trials(cpu_limit_s=0.3)
+def test_what_takes_forever_is_damage_if_it_had_the_time(sandbox: Sandbox) -> None:
+    hasty = Sandbox(cpu_limit_s=0.3)
     with pytest.raises(CorruptObject, match=r"slow.avro is damaged: .* \(SIGPROF\)"):
         hasty.check(attempts.endless, "slow.avro", b"abc")
     with pytest.raises(Unavailable, match=r"slow.avro is not tried out: .* does not answer"):
@@ -76,25 +76,25 @@ def test_what_takes_forever_is_damage_if_it_had_the_time(trials: Trials) -> None
 
 
 @pytest.mark.parametrize("attempt", [attempts.killed, attempts.left])
-def test_a_process_that_others_ended_says_nothing_about_the_file(trials: Trials, attempt: Attempt) -> None:
+def test_a_process_that_others_ended_says_nothing_about_the_file(sandbox: Sandbox, attempt: Attempt) -> None:
     with pytest.raises(Unavailable, match=r"a.avro is not tried out"):
-        trials.check(attempt, "a.avro", b"abc")
-    trials.check(attempts.fine, "a.avro", b"abc")
+        sandbox.check(attempt, "a.avro", b"abc")
+    sandbox.check(attempts.fine, "a.avro", b"abc")
 
 
 def test_without_the_other_process_nothing_is_called_damaged(
-    trials: Trials, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("sys.executable", str(tmp_path / "no python"))
     with pytest.raises(Unavailable, match=r"a.avro cannot be tried out"):
-        trials.check(attempts.fine, "a.avro", b"abc")
+        sandbox.check(attempts.fine, "a.avro", b"abc")
 
 
-def test_threads_take_turns(trials: Trials) -> None:
+def test_threads_take_turns(sandbox: Sandbox) -> None:
     def one(number: int) -> str:
         attempt = attempts.refused if number % 3 == 0 else attempts.fine
         try:
-            trials.check(attempt, f"file {number}", b"x" * number + b"x")
+            sandbox.check(attempt, f"file {number}", b"x" * number + b"x")
         except CorruptObject as error:
             return str(error)
         return ""
@@ -105,18 +105,18 @@ def test_threads_take_turns(trials: Trials) -> None:
         assert outcome == (f"file {number} has {number + 1} bytes too many" if number % 3 == 0 else "")
 
 
-def test_a_fork_has_a_process_of_its_own(trials: Trials) -> None:
-    trials.check(attempts.fine, "a", b"x")
+def test_a_fork_has_a_process_of_its_own(sandbox: Sandbox) -> None:
+    sandbox.check(attempts.fine, "a", b"x")
     mine = children()
     pid = os.fork()
     if pid == 0:
-        trials.forget()
+        sandbox.forget()
         try:
-            trials.check(attempts.fine, "b", b"x")
-            trials.close()
+            sandbox.check(attempts.fine, "b", b"x")
+            sandbox.close()
         except BaseException:
             os._exit(1)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    trials.check(attempts.fine, "c", b"x")
+    sandbox.check(attempts.fine, "c", b"x")
     assert children() == mine

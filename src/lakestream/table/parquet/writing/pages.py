@@ -13,10 +13,10 @@ from lakestream.objects.store import Buffer
 from lakestream.records import crc32c
 from lakestream.records.packing import extremes, most_delta_bytes, pack_binary, pack_deltas
 from lakestream.records.varint import varint
-from lakestream.table.arrow import bytes_in, numbers_in, offsets_in
-from lakestream.table.writing.compressor import UNCOMPRESSED, Compressor
-from lakestream.table.writing.shred import Leaf, Levels
-from lakestream.table.writing.thrift import BINARY, I32, I64, STRUCT, struct
+from lakestream.table.parquet.arrow import bytes_in, numbers_in, offsets_in
+from lakestream.table.parquet.writing.compressor import UNCOMPRESSED, Compressor
+from lakestream.table.parquet.writing.shred import Leaf, Levels
+from lakestream.table.parquet.writing.thrift import BINARY, I32, I64, STRUCT, struct
 
 PLAIN: Final = 0
 RLE: Final = 3

@@ -16,8 +16,8 @@ from pyroaring import BitMap64
 from lakestream.errors import CorruptObject, StorageError
 from lakestream.model import DeletionVector, PositionDeletes
 from lakestream.objects.paths import same_form
-from lakestream.table.puffin import puffin_entries
-from lakestream.table.trial import TRIALS
+from lakestream.table.parquet.puffin import puffin_entries
+from lakestream.table.sandbox import SANDBOX
 
 MAX_FILE_BYTES: Final = 64 << 20
 """Hundreds of millions of rows, whatever their pattern."""
@@ -41,7 +41,7 @@ def check_size(delete: PositionDeletes, vector: DeletionVector) -> None:
 def parse_vectors(path: str, data: bytes, deletes: Sequence[PositionDeletes]) -> Vectors:
     """By data file the vectors of a Puffin file that these deletes name. `CorruptObject` unless each is whole, and what
     both the manifest and the file itself say that it is. Blocking: the file is tried out first."""
-    TRIALS.check(try_vectors, path, data)
+    SANDBOX.check(try_vectors, path, data)
     blobs = {(blob.offset, blob.length): blob for blob in puffin_entries(path, data)}
     found: Vectors = {}
     for delete in deletes:

@@ -13,11 +13,11 @@ import pyarrow as pa
 from lakestream.errors import CorruptObject, LakestreamError
 from lakestream.model import DataFile
 from lakestream.records import Columns, Encoder
-from lakestream.table.arrow import canonical, from_arrow, offsets_from_arrow, places_from_arrow
-from lakestream.table.cache import SharedCache
-from lakestream.table.deletes import Deleted
-from lakestream.table.footers import Footer, RowGroup
-from lakestream.table.parquet import GroupRead, ParquetFiles
+from lakestream.table.parquet.arrow import canonical, from_arrow, offsets_from_arrow, places_from_arrow
+from lakestream.table.parquet.files import GroupRead, ParquetFiles
+from lakestream.table.parquet.footers import Footer, RowGroup
+from lakestream.table.reading.cache import SharedCache
+from lakestream.table.reading.deletes import Deleted
 
 T = TypeVar("T")
 Longs = npt.NDArray[np.int64]

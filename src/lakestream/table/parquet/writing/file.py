@@ -5,10 +5,10 @@ from typing import BinaryIO, Final
 
 import pyarrow as pa
 
-from lakestream.table.writing.compressor import Compressor
-from lakestream.table.writing.footer import MAGIC, RowGroup, footer
-from lakestream.table.writing.pages import Rules, Scratch, write_chunk
-from lakestream.table.writing.shred import shred
+from lakestream.table.parquet.writing.compressor import Compressor
+from lakestream.table.parquet.writing.footer import MAGIC, RowGroup, footer
+from lakestream.table.parquet.writing.pages import Rules, Scratch, write_chunk
+from lakestream.table.parquet.writing.shred import shred
 
 _USUAL: Final = Rules()
 

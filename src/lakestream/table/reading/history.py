@@ -11,13 +11,13 @@ from lakestream.errors import CorruptObject
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.objects.store import ObjectStore
 from lakestream.records import BatchCompression, Encoder, compressed
-from lakestream.table.cache import SharedCache
-from lakestream.table.deletes import load_deletes
-from lakestream.table.files import FileIndex, index_of
-from lakestream.table.parquet import ParquetFiles
+from lakestream.table.parquet.files import ParquetFiles
 from lakestream.table.port import History
-from lakestream.table.rows import Group, Places, RowReader
-from lakestream.table.segments import SegmentReader
+from lakestream.table.reading.cache import SharedCache
+from lakestream.table.reading.deletes import load_deletes
+from lakestream.table.reading.files import FileIndex, index_of
+from lakestream.table.reading.rows import Group, Places, RowReader
+from lakestream.table.reading.segments import SegmentReader
 
 CACHE_BYTES: Final = 256 * 1024 * 1024
 _KEPT_INDEXES: Final = 64

@@ -1,0 +1,1 @@
+"""Rows of files into other files: merged, folded, moved, checked."""
