@@ -13,7 +13,7 @@ from lakestream.frontier.collecting.orphans import Orphans
 from lakestream.frontier.collecting.producers import Expiry
 from lakestream.frontier.delta import Mirrors
 from lakestream.frontier.moving.worker import Worker
-from lakestream.kafka.api import Handler
+from lakestream.kafka.apis.api import Handler
 from lakestream.kafka.groups.coordinator import GroupCoordinator, holder_name
 from lakestream.kafka.settings import KafkaSettings
 from lakestream.metadata.brokers import Broker

@@ -10,7 +10,7 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from lakestream.errors import NotCoordinator, RetryableError, UnknownStream
-from lakestream.kafka import p08_offset_commit, p09_offset_fetch
+from lakestream.kafka.apis import p08_offset_commit, p09_offset_fetch
 from lakestream.kafka.groups import GroupCoordinator
 from lakestream.kafka.groups.model import Join, Joined, Protocol, Sync
 from lakestream.metadata.groups import CommittedOffset

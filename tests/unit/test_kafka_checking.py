@@ -10,7 +10,7 @@ from support.batches import batch
 from support.door import Client, span, with_door
 from support.fake_streams import FakeStreams
 
-from lakestream.kafka import checking
+from lakestream.kafka.apis import checking
 from lakestream.objects import Buffer
 from lakestream.records import BatchInfo, BatchRules, OutOfRoom, take
 

@@ -19,10 +19,10 @@ from kio.serial import entity_writer
 from support.batches import batch
 from support.door import compose, frame, span
 
-from lakestream.kafka import codec
+from lakestream.kafka.apis.registry import APIS
 from lakestream.kafka.errors import MalformedRequest
-from lakestream.kafka.registry import APIS
-from lakestream.kafka.writing import RecordParts, Sink, writer
+from lakestream.kafka.wire import codec
+from lakestream.kafka.wire.writing import RecordParts, Sink, writer
 from lakestream.records.varint import varint
 
 VERSIONS = [(key, version) for key, api in APIS.items() for version in range(api.min_version, api.max_version + 1)]

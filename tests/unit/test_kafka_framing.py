@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakestream.kafka.framing import SCRATCH_BYTES, Framer
+from lakestream.kafka.wire.framing import SCRATCH_BYTES, Framer
 
 sizes = st.one_of(st.integers(0, 64), st.integers(SCRATCH_BYTES - 8, SCRATCH_BYTES + 8), st.just(3 * SCRATCH_BYTES))
 

@@ -13,7 +13,7 @@ from support.door import Client, door, frame, run, span, until
 from support.fake_streams import FakeStreams
 
 from lakestream.kafka import GroupSettings, KafkaSettings
-from lakestream.kafka.registry import APIS
+from lakestream.kafka.apis.registry import APIS
 
 SMALL = KafkaSettings(max_frame_bytes=100_000, groups=GroupSettings(initial_rebalance_delay_ms=1))
 quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -17,7 +17,7 @@ from support.batches import batch
 from support.door import Client, frame, run, span, with_door
 from support.fake_streams import FakeStreams
 
-from lakestream.kafka.registry import APIS
+from lakestream.kafka.apis.registry import APIS
 
 VERSIONS = [(key, version) for key, api in APIS.items() for version in range(api.min_version, api.max_version + 1)]
 _TOPIC = "orders"

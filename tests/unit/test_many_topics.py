@@ -12,7 +12,7 @@ from support.fake_streams import FakeStreams
 from support.streams import Cluster, seeded
 
 from lakestream.errors import NamespaceNotEmpty, StreamExists
-from lakestream.kafka import codec
+from lakestream.kafka.wire import codec
 from lakestream.metadata.names.pointers import Pointer, Pointers
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.store import Address, Entry, Outcome, Refused, Transaction

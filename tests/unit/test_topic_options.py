@@ -6,7 +6,7 @@ import pytest
 from support.apache_kafka import KAFKA_TOPIC_CONFIGS
 
 from lakestream.errors import InvalidSetting
-from lakestream.kafka.configs import topic_configs
+from lakestream.kafka.apis.configs import topic_configs
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.metadata.topics.list import Topics
 from lakestream.metadata.topics.option_list import INERT, MAX_MESSAGE_BYTES, OPTIONS, SETTLED

@@ -17,12 +17,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lakestream.catalog.engines.tables import EngineTables
 from lakestream.errors import LakestreamError
-from lakestream.http.errors import on_http_error, on_invalid_request, on_lakestream_error, on_unexpected_error
 from lakestream.http.guard import Guard
-from lakestream.http.iceberg import Elsewhere, IcebergCatalog
+from lakestream.http.iceberg.errors import on_http_error, on_invalid_request, on_lakestream_error, on_unexpected_error
+from lakestream.http.iceberg.routes import Elsewhere, IcebergCatalog
+from lakestream.http.iceberg.tables import Freshen
 from lakestream.http.lag import ReadLag, as_gauges, as_json
 from lakestream.http.metrics import CONTENT_TYPE, Metrics
-from lakestream.http.tables import Freshen
 
 _log = logging.getLogger(__name__)
 

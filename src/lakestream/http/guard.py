@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lakestream.http.errors import error_response
+from lakestream.http.iceberg.errors import error_response
 
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _JSON: Final = "application/json"

@@ -16,14 +16,14 @@ from functools import partial
 from typing import Any, Final, cast
 
 from lakestream.errors import LakestreamError
-from lakestream.kafka import codec
-from lakestream.kafka.api import Api, Context, Door, Reply, Taken
-from lakestream.kafka.codec import Prefix, Wire
+from lakestream.kafka.apis.api import Api, Context, Door, Reply, Taken
+from lakestream.kafka.apis.p18_api_versions import API as API_VERSIONS
+from lakestream.kafka.apis.p18_api_versions import unsupported_version
 from lakestream.kafka.errors import MalformedRequest
-from lakestream.kafka.framing import Framer
-from lakestream.kafka.p18_api_versions import API as API_VERSIONS
-from lakestream.kafka.p18_api_versions import unsupported_version
 from lakestream.kafka.receiving import SLOW_BYTES_PER_S, Arrival
+from lakestream.kafka.wire import codec
+from lakestream.kafka.wire.codec import Prefix, Wire
+from lakestream.kafka.wire.framing import Framer
 from lakestream.objects import Buffer
 from lakestream.stream import MemoryBudget
 

@@ -5,13 +5,13 @@ import logging
 from contextlib import suppress
 
 from lakestream.kafka.allocator import keep_freed_memory
-from lakestream.kafka.api import Door
+from lakestream.kafka.apis.api import Door
+from lakestream.kafka.apis.registry import APIS
 from lakestream.kafka.connection import Connection
-from lakestream.kafka.describing import Descriptions
 from lakestream.kafka.groups import GroupCoordinator
 from lakestream.kafka.receiving import Pools
-from lakestream.kafka.registry import APIS
 from lakestream.kafka.settings import KafkaSettings
+from lakestream.kafka.wire.describing import Descriptions
 from lakestream.stream import MemoryBudget, Streams
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from lakestream.frontier.moving.local import ThreadTiles
 from lakestream.frontier.moving.tile import TileOutcome
 from lakestream.frontier.moving.writing import warm_up
 from lakestream.frontier.settings import FreshSettings
-from lakestream.http.behind import Behind
+from lakestream.http.iceberg.lagging import Behind
 from lakestream.metadata.names.pointers import Pointers, TableName
 from lakestream.metadata.topics.list import Topics
 from lakestream.node.backends import Backends

@@ -6,7 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 from lakestream.errors import NotCoordinator, Unavailable
-from lakestream.kafka import lookup
+from lakestream.kafka.apis import lookup
 from lakestream.kafka.groups import coordinator, leases, sweeping
 from lakestream.metadata import groups
 from lakestream.metadata.store import Address, Lease, Refused, Transaction

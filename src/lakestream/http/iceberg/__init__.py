@@ -1,0 +1,1 @@
+"""The Iceberg REST catalog, as engines speak to it."""

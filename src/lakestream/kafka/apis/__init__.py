@@ -1,0 +1,1 @@
+"""One file per Kafka API that is served, and what handlers share."""

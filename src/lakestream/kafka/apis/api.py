@@ -1,0 +1,93 @@
+"""What a handler is, and what it is given."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Union
+
+from lakestream.kafka.groups import GroupCoordinator
+from lakestream.kafka.receiving import Pools
+from lakestream.kafka.settings import KafkaSettings
+from lakestream.kafka.wire import codec
+from lakestream.kafka.wire.describing import Descriptions
+from lakestream.kafka.wire.writing import Fields
+from lakestream.stream import MemoryBudget, Streams
+
+Reply = Fields | None
+"""The fields of the response; None: this request gets none."""
+Handler = Callable[["Context", Any], Coroutine[Any, Any, Reply]]
+"""Runs beside the connection's other requests; only the answers are put in order."""
+Taken = Union[Reply, "asyncio.Future[Reply]"]
+Admission = Callable[["Context", Any], Taken | Coroutine[Any, Any, Taken]]
+"""Takes a request in, in arrival order. It returns the reply or a future of it. If it cannot take the request in at
+once, it returns a coroutine of either, and no later request of the connection is taken in before that is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One registered API. `cancellable`: it only waits and reads, so a lost connection ends it. `told_from`: the lowest
+    version that ApiVersions tells of, if that is lower than the lowest that is served."""
+
+    key: int
+    min_version: int
+    max_version: int
+    told_from: int
+    handle: Handler | None = None
+    admit: Admission | None = None
+    cancellable: bool = False
+
+    def serves(self, version: int) -> bool:
+        return self.min_version <= version <= self.max_version
+
+
+def api(key: int, handle: Handler, *, newest: int | None = None, cancellable: bool = False) -> Api:
+    """The registration line of a handler file: the API in every version that kio has, or up to `newest`."""
+    lowest, highest = codec.versions(key)
+    highest = highest if newest is None else newest
+    return Api(key, lowest, highest, lowest, handle=handle, cancellable=cancellable)
+
+
+def ordered_api(key: int, admit: Admission, *, told_from: int) -> Api:
+    """The same, for an API whose requests take effect in the order in which a connection brings them."""
+    return Api(key, *codec.versions(key), told_from, admit=admit)
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What all connections of a server share."""
+
+    streams: Streams
+    groups: GroupCoordinator
+    settings: KafkaSettings
+    apis: Mapping[int, Api]
+    descriptions: Descriptions
+    pools: Pools
+    """For requests that are still arriving."""
+    control_budget: MemoryBudget
+    """For requests that are whole and bring no records: heartbeats, commits, fetches. They never wait for producers."""
+
+
+@dataclass(slots=True)
+class Context:
+    """One request's surroundings."""
+
+    door: Door
+    version: int
+    client_id: str
+    client_host: str
+    close: Callable[[str], None]
+    """Closes the connection after an error that has no response; the reason is logged."""
+    holds: list["asyncio.Future[Any]"] = field(default_factory=list)
+    """Futures that keep the request's memory in use, even after its answer."""
+
+    @property
+    def streams(self) -> Streams:
+        return self.door.streams
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        return self.door.groups
+
+    @property
+    def settings(self) -> KafkaSettings:
+        return self.door.settings

@@ -1,0 +1,89 @@
+"""OffsetCommit, v2–v10.
+
+Keeps a group's offsets, one row per topic UUID and partition; answered when they are stored. Members commit in their
+own generation; a group without members takes commits from anyone who claims no generation (-1).
+Unknown topics, ids (v10) and partitions are refused one by one, and so is metadata above the limit.
+retention_time (v2–v4) means nothing: offsets stay as long as the group has members, and `offsets.retention.minutes`
+beyond that or, if that is later, beyond their commit.
+"""
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from lakestream.errors import LakestreamError
+from lakestream.kafka.apis import lookup
+from lakestream.kafka.apis.api import Context, Reply, api
+from lakestream.kafka.errors import coordinator_code
+from lakestream.metadata.groups import CommittedOffset
+from lakestream.model import StreamPartition
+
+
+async def handle(context: Context, request: Any) -> Reply:
+    refused: dict[tuple[lookup.TopicKey, int], ErrorCode] = {}
+
+    async def find() -> dict[StreamPartition, CommittedOffset]:
+        topics = await lookup.find_now(context.streams, [lookup.key_of(topic) for topic in request.topics])
+        return _offsets(context, request, topics, refused)
+
+    try:
+        outcome = await context.groups.commit_found(
+            request.group_id,
+            request.member_id,
+            getattr(request, "group_instance_id", None),
+            request.generation_id_or_member_epoch,
+            find,
+        )
+    except LakestreamError as error:
+        outcome = coordinator_code(error)
+    return {
+        "topics": [
+            {
+                **lookup.named(key := lookup.key_of(topic)),
+                "partitions": [
+                    {
+                        "partition_index": asked.partition_index,
+                        "error_code": refused.get((key, asked.partition_index), outcome),
+                    }
+                    for asked in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _offsets(
+    context: Context, request: Any, topics: lookup.Found, refused: dict[tuple[lookup.TopicKey, int], ErrorCode]
+) -> dict[StreamPartition, CommittedOffset]:
+    """What is to be stored; what is not is `refused`."""
+    offsets: dict[StreamPartition, CommittedOffset] = {}
+    for topic in request.topics:
+        key = lookup.key_of(topic)
+        for asked in topic.partitions:
+            partition, error = _checked(context, topics, key, asked)
+            if partition is None:
+                refused[key, asked.partition_index] = error
+            else:
+                offsets[partition] = CommittedOffset(
+                    asked.committed_offset,
+                    getattr(asked, "committed_leader_epoch", -1),
+                    asked.committed_metadata or "",
+                    context.streams.runtime.clock.now_ms(),
+                )
+    return offsets
+
+
+def _checked(
+    context: Context, topics: lookup.Found, key: lookup.TopicKey, asked: Any
+) -> tuple[StreamPartition | None, ErrorCode]:
+    topic = topics.get(key)
+    partition = lookup.partition_of(topic, asked.partition_index)
+    if partition is None:
+        return None, topics.refusal(key) if topic is None else ErrorCode.unknown_topic_or_partition
+    if len((asked.committed_metadata or "").encode()) > context.settings.groups.max_metadata_bytes:
+        return None, ErrorCode.offset_metadata_too_large
+    return partition, ErrorCode.none
+
+
+API = api(8, handle)

@@ -1,0 +1,65 @@
+"""DescribeGroups, v0–v6.
+
+State and members of groups that are coordinated here. A group that nobody ever used is reported as Dead, from v6 on
+with GROUP_ID_NOT_FOUND.
+"""
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from lakestream.errors import LakestreamError
+from lakestream.kafka.apis.api import Context, Reply, api
+from lakestream.kafka.errors import coordinator_code
+from lakestream.kafka.groups import Group, State
+from lakestream.kafka.wire.writing import Fields
+
+
+async def handle(context: Context, request: Any) -> Reply:
+    return {"groups": [await _described(context, group) for group in request.groups]}
+
+
+async def _described(context: Context, group: str) -> Fields:
+    try:
+        machine = await context.groups.describe(group)
+    except LakestreamError as error:
+        return _nothing(group, coordinator_code(error), str(error))
+    if machine is None:
+        code = ErrorCode.group_id_not_found if context.version >= 6 else ErrorCode.none
+        return _nothing(group, code, f"there is no group {group}")
+    return {
+        "group_id": group,
+        "group_state": machine.state.value,
+        "protocol_type": machine.protocol_type,
+        "protocol_data": (machine.protocol or "") if machine.state is State.STABLE else "",
+        "members": _members(machine),
+    }
+
+
+def _members(machine: Group) -> list[Fields]:
+    return [
+        {
+            "member_id": member.member_id,
+            "group_instance_id": member.instance_id,
+            "client_id": member.client_id,
+            "client_host": f"/{member.client_host}",
+            "member_metadata": member.metadata(machine.protocol or ""),
+            "member_assignment": member.assignment,
+        }
+        for member in machine.members.values()
+    ]
+
+
+def _nothing(group: str, code: ErrorCode, message: str) -> Fields:
+    return {
+        "group_id": group,
+        "error_code": code,
+        "error_message": message,
+        "group_state": "Dead" if code in (ErrorCode.none, ErrorCode.group_id_not_found) else "",
+        "protocol_type": "",
+        "protocol_data": "",
+        "members": (),
+    }
+
+
+API = api(15, handle)

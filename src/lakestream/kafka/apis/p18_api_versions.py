@@ -1,0 +1,39 @@
+"""ApiVersions, v0–v4.
+
+Which APIs are served, in which versions; the answer is made from the registration lines. A version that is
+not served is answered as v0 with UNSUPPORTED_VERSION and the ranges, so that any client can step down.
+From v3 on, a client names its software; a name outside [a-zA-Z0-9.-] is INVALID_REQUEST.
+"""
+
+import re
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from lakestream.kafka.apis.api import Context, Door, Reply, api
+from lakestream.kafka.wire.writing import Fields
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+async def handle(context: Context, request: Any) -> Reply:
+    named = context.version < 3 or (
+        _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
+    )
+    return _ranges(context.door) if named else {"error_code": ErrorCode.invalid_request, "api_keys": ()}
+
+
+def unsupported_version(door: Door) -> Fields:
+    return {**_ranges(door), "error_code": ErrorCode.unsupported_version}
+
+
+def _ranges(door: Door) -> Fields:
+    return {
+        "api_keys": [
+            {"api_key": key, "min_version": served.told_from, "max_version": served.max_version}
+            for key, served in sorted(door.apis.items())
+        ]
+    }
+
+
+API = api(18, handle)

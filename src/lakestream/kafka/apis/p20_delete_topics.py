@@ -1,0 +1,60 @@
+"""DeleteTopics, v1–v6.
+
+After the answer nobody can append to or read the topic; its table stays, detached. By name, from v6 on
+also by id. Both at once, or neither, is INVALID_REQUEST; so is a topic that is named twice.
+"""
+
+import asyncio
+from collections import Counter
+from typing import Any
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from lakestream.errors import LakestreamError, UnknownStream
+from lakestream.kafka.apis import lookup
+from lakestream.kafka.apis.api import Context, Reply, api
+from lakestream.kafka.errors import code_of
+from lakestream.kafka.wire.writing import Fields
+
+
+async def handle(context: Context, request: Any) -> Reply:
+    asked: list[tuple[str | None, UUID | None]]
+    if context.version >= 6:
+        asked = [(topic.name, topic.topic_id) for topic in request.topics]
+    else:
+        asked = [(name, None) for name in request.topic_names]
+    found = lookup.Found()
+    try:
+        # Never from the cache: a name must mean the topic that has it now.
+        found.add(await context.streams.topics.find_names({name for name, _ in asked if name is not None}))
+        found.add(await context.streams.topics.find_ids({topic_id for _, topic_id in asked if topic_id is not None}))
+    except LakestreamError as error:
+        return {"responses": [_result(*each, code_of(error), str(error)) for each in dict.fromkeys(asked)]}
+    results = [_delete(context, *each, found, repeated=times > 1) for each, times in Counter(asked).items()]
+    return {"responses": await asyncio.gather(*results)}
+
+
+async def _delete(
+    context: Context, name: str | None, topic_id: UUID | None, topics: lookup.Found, *, repeated: bool
+) -> Fields:
+    if repeated or (name is None) == (topic_id is None):
+        return _result(name, topic_id, ErrorCode.invalid_request, "name each topic once, by its name or by its id")
+    key = name if name is not None else topic_id
+    found = topics.get(key)
+    if found is None:
+        return _result(name, topic_id, topics.refusal(key), "there is no such topic, or its row is damaged")
+    try:
+        await context.streams.delete_topic(found.topic_id)
+    except UnknownStream as error:
+        return _result(name, topic_id, lookup.unknown(key), str(error))
+    except LakestreamError as error:
+        return _result(name, topic_id, code_of(error), str(error))
+    return _result(found.name, found.topic_id, ErrorCode.none, None)
+
+
+def _result(name: str | None, topic_id: UUID | None, code: ErrorCode, message: str | None) -> Fields:
+    return {"name": name, "topic_id": topic_id, "error_code": code, "error_message": message}
+
+
+API = api(20, handle)

@@ -1,0 +1,23 @@
+"""AlterConfigs, v0–v2.
+
+Replaces all settings of a topic: what is not named goes back to its default. What is no setting of a topic, or cannot
+be, is INVALID_CONFIG, with a sentence. Brokers' settings are INVALID_REQUEST.
+validate_only checks everything and changes nothing.
+"""
+
+from typing import Any
+
+from lakestream.kafka.apis.altering import alter, instead
+from lakestream.kafka.apis.api import Context, Reply, api
+
+
+async def handle(context: Context, request: Any) -> Reply:
+    responses = []
+    for resource in request.resources:
+        given = {config.name: config.value for config in resource.configs}
+        change = instead(given)
+        responses.append(await alter(context, resource, change, validate_only=request.validate_only))
+    return {"responses": responses}
+
+
+API = api(33, handle)

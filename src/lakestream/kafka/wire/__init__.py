@@ -1,0 +1,1 @@
+"""Kafka's wire format: frames, and one reader and one writer per API version."""
