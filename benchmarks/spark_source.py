@@ -23,12 +23,12 @@ from benchmarks.result import QUICK, Result, versus
 from lakestream.model import DataFile
 from lakestream.objects import LocalObjects
 from lakestream.pipeline import find_java
-from lakestream.pipeline.source.filters import RowFilter
-from lakestream.pipeline.source.plan import HistoryTask
-from lakestream.pipeline.source.ranges import Ranges
-from lakestream.pipeline.source.reading import read_task
-from lakestream.pipeline.source.schema import SPARK_SCHEMA, wanted_columns
 from lakestream.records import Arena, Run, decode
+from lakestream.spark_source.filters import RowFilter
+from lakestream.spark_source.plan import HistoryTask
+from lakestream.spark_source.ranges import Ranges
+from lakestream.spark_source.reading import read_task
+from lakestream.spark_source.schema import SPARK_SCHEMA, wanted_columns
 from lakestream.table.parquet.seal import sealed_name
 from lakestream.table.parquet.writer import StreamFileWriter
 

@@ -17,13 +17,13 @@ from support.processes import Cluster, free_ports
 from support.source import BASE_MS, Node, source_node
 
 from lakestream.errors import OffsetOutOfRange, RequestError, UnknownStream
-from lakestream.pipeline.source.options import parse
-from lakestream.pipeline.source.plan import HistoryTask, TailTask
-from lakestream.pipeline.source.reading import TopicReader
-from lakestream.pipeline.source.schema import SPARK_SCHEMA
-from lakestream.pipeline.source.streaming import TopicStream
-from lakestream.pipeline.source.view import TableView, ViewClient
 from lakestream.spark import register
+from lakestream.spark_source.options import parse
+from lakestream.spark_source.plan import HistoryTask, TailTask
+from lakestream.spark_source.reading import TopicReader
+from lakestream.spark_source.schema import SPARK_SCHEMA
+from lakestream.spark_source.streaming import TopicStream
+from lakestream.spark_source.view import TableView, ViewClient
 
 _catalogs = count()
 

@@ -4,9 +4,9 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from lakestream.errors import RequestError
-from lakestream.pipeline.source.options import EARLIEST, LATEST, Position, parse
-from lakestream.pipeline.source.schema import SPARK_SCHEMA, wanted_columns
-from lakestream.pipeline.source.writing import columns_of
+from lakestream.spark_source.options import EARLIEST, LATEST, Position, parse
+from lakestream.spark_source.schema import SPARK_SCHEMA, wanted_columns
+from lakestream.spark_source.writing import columns_of
 from lakestream.table.parquet.arrow import ARROW_SCHEMA
 
 BASE = {"topic": "orders", "kafka.bootstrap.servers": "h:1", "uri": "http://h:2/iceberg"}

@@ -1,8 +1,8 @@
 """The Spark job that moves records from the WAL into the tables: tiles → tasks → frontier commits.
 
-The only room that knows Spark. `run` is the service (or one run of it); `SparkTiles` runs tiles as Spark
-tasks; `SparkDriver` starts and stops the JVM; `lakestream.pipeline.daemon` is the parent of Spark's
-Python workers. Everything that decides is in `frontier`: brokers never wait for this.
+Beside `spark_source` the only room that knows Spark. `run` is the service (or one run of it); `SparkTiles` runs tiles
+as Spark tasks; `SparkDriver` starts and stops the JVM; `lakestream.pipeline.daemon` is the parent of Spark's Python
+workers. Everything that decides is in `frontier`: brokers never wait for this.
 """
 
 from lakestream.frontier.settings import PipelineSettings

@@ -11,8 +11,10 @@ from uuid import UUID
 import pyarrow as pa
 
 from lakestream.errors import CorruptRecords, OffsetOutOfRange, Unavailable, UnknownStream
-from lakestream.pipeline.source.ranges import Ranges
-from lakestream.pipeline.source.wire import (
+from lakestream.records import Arena, Run, decode, walk
+from lakestream.records.layout import CONTROL_BIT, TRANSACTIONAL_BIT
+from lakestream.spark_source.ranges import Ranges
+from lakestream.spark_source.wire import (
     INCONSISTENT_TOPIC_ID,
     OFFSET_OUT_OF_RANGE,
     UNKNOWN_TOPIC_ID,
@@ -22,8 +24,6 @@ from lakestream.pipeline.source.wire import (
     answer,
     request,
 )
-from lakestream.records import Arena, Run, decode, walk
-from lakestream.records.layout import CONTROL_BIT, TRANSACTIONAL_BIT
 from lakestream.table.parquet.arrow import to_arrow
 
 Address = tuple[str, int]

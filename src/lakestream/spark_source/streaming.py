@@ -9,14 +9,14 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from lakestream.errors import OffsetOutOfRange, RequestError
-from lakestream.pipeline.source.filters import RowFilter
-from lakestream.pipeline.source.log import Log, LogClient
-from lakestream.pipeline.source.options import LATEST, Options, Position
-from lakestream.pipeline.source.plan import check_same_topic, history_tasks, lost, readable, resolve, tail_tasks
-from lakestream.pipeline.source.ranges import Ranges
-from lakestream.pipeline.source.reading import read_task
-from lakestream.pipeline.source.schema import wanted_columns
-from lakestream.pipeline.source.view import ViewClient
+from lakestream.spark_source.filters import RowFilter
+from lakestream.spark_source.log import Log, LogClient
+from lakestream.spark_source.options import LATEST, Options, Position
+from lakestream.spark_source.plan import check_same_topic, history_tasks, lost, readable, resolve, tail_tasks
+from lakestream.spark_source.ranges import Ranges
+from lakestream.spark_source.reading import read_task
+from lakestream.spark_source.schema import wanted_columns
+from lakestream.spark_source.view import ViewClient
 
 Offset = dict[str, Any]
 

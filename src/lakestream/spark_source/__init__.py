@@ -3,6 +3,6 @@
 Everything goes through the public doors, Kafka and the Iceberg REST catalog; only table files are read from the bucket.
 """
 
-from lakestream.pipeline.source.datasource import LakestreamSource, register
+from lakestream.spark_source.datasource import LakestreamSource, register
 
 __all__ = ["LakestreamSource", "register"]

@@ -7,11 +7,11 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from lakestream.errors import RequestError
-from lakestream.pipeline.source.options import parse
-from lakestream.pipeline.source.reading import TopicReader
-from lakestream.pipeline.source.schema import SPARK_SCHEMA
-from lakestream.pipeline.source.streaming import TopicStream
-from lakestream.pipeline.source.writing import TopicStreamWriter, TopicWriter
+from lakestream.spark_source.options import parse
+from lakestream.spark_source.reading import TopicReader
+from lakestream.spark_source.schema import SPARK_SCHEMA
+from lakestream.spark_source.streaming import TopicStream
+from lakestream.spark_source.writing import TopicStreamWriter, TopicWriter
 
 
 class LakestreamSource(DataSource):

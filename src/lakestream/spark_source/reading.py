@@ -7,11 +7,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from lakestream.errors import RequestError
-from lakestream.pipeline.source.filters import RowFilter
-from lakestream.pipeline.source.history import read_history
-from lakestream.pipeline.source.log import Log, LogClient
-from lakestream.pipeline.source.options import EARLIEST, LATEST, Options, Position
-from lakestream.pipeline.source.plan import (
+from lakestream.spark_source.filters import RowFilter
+from lakestream.spark_source.history import read_history
+from lakestream.spark_source.log import Log, LogClient
+from lakestream.spark_source.options import EARLIEST, LATEST, Options, Position
+from lakestream.spark_source.plan import (
     HistoryTask,
     TailTask,
     check_same_topic,
@@ -20,10 +20,10 @@ from lakestream.pipeline.source.plan import (
     resolve,
     tail_tasks,
 )
-from lakestream.pipeline.source.ranges import Ranges
-from lakestream.pipeline.source.schema import wanted_columns
-from lakestream.pipeline.source.tail import read_tail
-from lakestream.pipeline.source.view import TableView, ViewClient
+from lakestream.spark_source.ranges import Ranges
+from lakestream.spark_source.schema import wanted_columns
+from lakestream.spark_source.tail import read_tail
+from lakestream.spark_source.view import TableView, ViewClient
 
 BATCH_ROWS = 65_536
 """Rows that Spark's JVM holds at once."""

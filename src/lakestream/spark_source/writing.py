@@ -11,8 +11,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from lakestream.errors import RequestError, Unavailable
-from lakestream.pipeline.source.options import Options
-from lakestream.pipeline.source.schema import SPARK_SCHEMA
+from lakestream.spark_source.options import Options
+from lakestream.spark_source.schema import SPARK_SCHEMA
 
 _KEY, _VALUE, _HEADERS, _PARTITION, _TIMESTAMP = "key", "value", "headers", "partition", "timestamp"
 _BYTES: Final = frozenset({"binary", "string"})
