@@ -8,7 +8,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 from support.batches import batch
-from support.door import Client, run, span
+from support.door import Client, span
+from support.loops import run
 from support.processes import Cluster
 from support.records import Record, parse
 

@@ -24,7 +24,8 @@ from kio.schema.errors import ErrorCode
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
 from support.crowd import Crew, Follower, Member, Watch, Writer, wait_until
-from support.door import Client, run, span
+from support.door import Client, span
+from support.loops import run
 from support.processes import Cluster, Running, free_ports
 from support.records import Record, parse
 from support.storm import COMMITTED, Storm, Victim

@@ -26,8 +26,9 @@ from confluent_kafka.admin import (
 from kio.schema.errors import ErrorCode
 from pyiceberg.catalog.rest import RestCatalog
 from support.batches import batch
-from support.door import Client, run, span
+from support.door import Client, span
 from support.house import STALE, House, open_house
+from support.loops import run
 from support.processes import HOST
 
 from lakestream.records import walk

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from support.simulated_tables import SimulatedTables
 
+from lakestream.coordination.groups.coordinator import GroupCoordinator, holder_name
 from lakestream.errors import ObjectMissing, RetryableError, UnknownStream
 from lakestream.frontier.collecting.collector import Collector
 from lakestream.frontier.collecting.orphans import Orphans
@@ -14,7 +15,6 @@ from lakestream.frontier.collecting.producers import Expiry
 from lakestream.frontier.delta import Mirrors
 from lakestream.frontier.moving.worker import Worker
 from lakestream.kafka.apis.api import Handler
-from lakestream.kafka.groups.coordinator import GroupCoordinator, holder_name
 from lakestream.kafka.settings import KafkaSettings
 from lakestream.metadata.brokers import Broker
 from lakestream.metadata.topics.list import Topics

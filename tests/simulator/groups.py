@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 from kio.schema.errors import ErrorCode
 
+from lakestream.coordination.groups import GroupCoordinator
+from lakestream.coordination.groups.model import GroupError, Join, Joined, Protocol, Sync
 from lakestream.errors import NotCoordinator, RetryableError, UnknownStream
 from lakestream.kafka.apis import p08_offset_commit, p09_offset_fetch
-from lakestream.kafka.groups import GroupCoordinator
-from lakestream.kafka.groups.model import Join, Joined, Protocol, Sync
+from lakestream.kafka.errors import group_code
 from lakestream.metadata.groups import CommittedOffset
 from lakestream.model import StreamPartition
 from simulator.membership import FORGOTTEN
@@ -30,6 +31,7 @@ _STRAYS: Final = 0.2
 _NOBODYS: Final = 99
 """A partition that no member reads."""
 _VERSION: Final = 7
+_GROUP_ERRORS: Final = {group_code(error): error for error in GroupError}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +91,10 @@ class MemberActor:
         history = self._history
         coordinator = await self._find()
         joined, asked_s = await self._ask(coordinator, lambda group: group.join(GROUP, self._join()))
-        if joined.error is ErrorCode.member_id_required:
+        if joined.error is GroupError.MEMBER_ID_REQUIRED:
             self._member_id = joined.member_id
             return
-        if joined.error is not ErrorCode.none:
+        if joined.error is not GroupError.NONE:
             self._refused(None, joined.error, asked_s)
             self._give_up()
             return
@@ -101,7 +103,7 @@ class MemberActor:
         plan = self._plan(joined) if joined.leader == joined.member_id else {}
         sync = Sync(self._member_id, None, joined.generation, "consumer", "range", plan)
         synced, asked_s = await self._ask(coordinator, lambda group: group.sync(GROUP, sync))
-        if synced.error is not ErrorCode.none:
+        if synced.error is not GroupError.NONE:
             self._refused(joined.generation, synced.error, asked_s)
             return
         self._seated(joined.generation, asked_s)
@@ -160,11 +162,12 @@ class MemberActor:
         if ErrorCode.not_coordinator in codes:
             raise NotCoordinator(f"{self._name} commits elsewhere")
         heard_s = asked_s if self._history.watcher.coordinates(GROUP, process) else None
-        stays = [self._goes_on(code, generation, heard_s) for code in codes if code in (*FORGOTTEN, ErrorCode.none)]
+        told = [_GROUP_ERRORS.get(code) for code in codes]
+        stays = [self._goes_on(code, generation, heard_s) for code in told if code in (*FORGOTTEN, GroupError.NONE)]
         return ErrorCode.rebalance_in_progress not in codes and all(stays)
 
-    def _goes_on(self, error: ErrorCode, generation: int, asked_s: float | None) -> bool:
-        if error is ErrorCode.none:
+    def _goes_on(self, error: GroupError, generation: int, asked_s: float | None) -> bool:
+        if error is GroupError.NONE:
             self._seated(generation, asked_s)
             return True
         self._refused(generation, error, asked_s)
@@ -176,7 +179,7 @@ class MemberActor:
         if asked_s is not None:
             self._history.membership.seated(self._member_id, generation, asked_s)
 
-    def _refused(self, generation: int | None, error: ErrorCode, asked_s: float | None) -> None:
+    def _refused(self, generation: int | None, error: GroupError, asked_s: float | None) -> None:
         if asked_s is not None:
             self._history.membership.refused(self._member_id, generation, error)
 
@@ -246,7 +249,7 @@ class StrangerActor:
             offsets = {place: CommittedOffset(self._offset, 0, "stranger", 0)}
             what = "a commit without a generation"
             error = await coordinator.coordinate(lambda group: group.commit(GROUP, "", None, -1, offsets))
-        if error is ErrorCode.none:
+        if error is GroupError.NONE:
             history.world.trace(f"stranger: {what} succeeds")
             history.membership.passed_for_empty(f"{what} succeeds", asked_s)
 

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from kio.schema.errors import ErrorCode
-
+from lakestream.coordination.groups import GroupError
 from lakestream.model import StreamPartition
 
 if TYPE_CHECKING:
     from simulator.history import History
 
-FORGOTTEN: Final = (ErrorCode.unknown_member_id, ErrorCode.illegal_generation, ErrorCode.fenced_instance_id)
+FORGOTTEN: Final = (GroupError.UNKNOWN_MEMBER, GroupError.STALE_GENERATION, GroupError.FENCED_INSTANCE)
 
 
 @dataclass(slots=True)
@@ -53,7 +52,7 @@ class Membership:
         """The member leaves, or asks for another place."""
         self._seats.pop(member_id, None)
 
-    def refused(self, member_id: str, generation: int | None, error: ErrorCode) -> None:
+    def refused(self, member_id: str, generation: int | None, error: GroupError) -> None:
         seat = self._seats.get(member_id)
         if seat is None or error not in FORGOTTEN or not self._is_one(seat):
             return

@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
+from lakestream.coordination.settings import GroupSettings
 from lakestream.frontier.settings import PipelineSettings
-from lakestream.kafka.settings import GroupSettings
 from lakestream.stream import StreamSettings
 from simulator.faults import Faults, Theme, draw_faults
 

@@ -5,16 +5,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from lakestream.coordination.groups import GroupCoordinator, Join, Joined, Protocol, Sync
+from lakestream.coordination.settings import GroupSettings
 from lakestream.errors import Unavailable
-from lakestream.kafka import GroupCoordinator, GroupSettings
-from lakestream.kafka.groups import Join, Joined, Protocol, Sync
 from lakestream.metadata.groups import CommittedOffset
 from lakestream.metadata.store import Outcome, Transaction
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.model import StreamPartition
 from lakestream.runtime import Runtime, system
-from support.door import run
 from support.fake_streams import FakeStreams
+from support.loops import run
 
 QUICK = GroupSettings(initial_rebalance_delay_ms=5, min_session_timeout_ms=20)
 PARTITION = StreamPartition(system().new_id(), 0)

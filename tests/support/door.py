@@ -10,27 +10,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Self, TypeVar
 
-import uvloop
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-from lakestream.kafka import GroupCoordinator, GroupSettings, KafkaServer, KafkaSettings
+from lakestream.coordination.groups import GroupCoordinator
+from lakestream.coordination.settings import GroupSettings
+from lakestream.kafka import KafkaServer, KafkaSettings
 from support.fake_streams import FakeStreams
+from support.loops import run
 
 T = TypeVar("T")
 
 SETTINGS = KafkaSettings(groups=GroupSettings(initial_rebalance_delay_ms=5, min_session_timeout_ms=50))
-
-
-def run(work: Awaitable[T]) -> T:
-    """On the event loop that brokers use."""
-
-    async def bounded() -> T:
-        async with asyncio.timeout(60):
-            return await work
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(bounded())
 
 
 async def until(holds: Callable[[], object]) -> None:

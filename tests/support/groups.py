@@ -3,9 +3,7 @@
 from itertools import count
 from typing import Any
 
-from kio.schema.errors import ErrorCode
-
-from lakestream.kafka.groups import Group, Join, Joined, Protocol, State, Sync, Synced
+from lakestream.coordination.groups import Group, GroupError, Join, Joined, Protocol, State, Sync, Synced
 
 RANGE = (Protocol("range", b"r"),)
 BOTH = (Protocol("range", b"r"), Protocol("sticky", b"s"))
@@ -62,12 +60,12 @@ class Scene:
         self.settle()
         return heard
 
-    def leave(self, member_id: str, instance_id: str | None = None) -> ErrorCode:
+    def leave(self, member_id: str, instance_id: str | None = None) -> GroupError:
         error = self.group.leave(member_id, instance_id, self.now_ms)
         self.settle()
         return error
 
-    def heartbeat(self, member_id: str, generation: int | None = None, instance_id: str | None = None) -> ErrorCode:
+    def heartbeat(self, member_id: str, generation: int | None = None, instance_id: str | None = None) -> GroupError:
         current = self.group.generation if generation is None else generation
         return self.group.heartbeat(member_id, instance_id, current, self.now_ms)
 

@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
-from kio.schema.errors import ErrorCode
 from support.coordinators import PARTITION, QUICK, World, joining, member, offset, with_world
 from support.door import until
 
+from lakestream.coordination.groups import GroupError
+from lakestream.coordination.settings import GroupSettings
 from lakestream.errors import NotCoordinator, Unavailable
-from lakestream.kafka import GroupSettings
 from lakestream.metadata.groups import committed_offsets, lease_holder
 
 
@@ -41,10 +41,10 @@ def test_the_next_coordinator_goes_on_from_the_generation_and_the_offsets() -> N
         async with world.broker(1) as first:
             joined = await member(first)
             assert joined.generation == 1
-            assert await first.commit("g", joined.member_id, None, 1, offset(42)) is ErrorCode.none
+            assert await first.commit("g", joined.member_id, None, 1, offset(42)) is GroupError.NONE
         async with world.broker(2) as second:
             assert (await second.offsets("g"))[PARTITION].offset == 42
-            assert await second.heartbeat("g", joined.member_id, None, 1) is ErrorCode.none
+            assert await second.heartbeat("g", joined.member_id, None, 1) is GroupError.NONE
             await second.leave("g", [(joined.member_id, None)])
             assert (await member(second)).generation > joined.generation
 
@@ -58,7 +58,7 @@ def test_stopping_gives_the_leases_back_and_answers_who_waits() -> None:
             waiting = asyncio.ensure_future(first.join("g", joining()))
             await until(lambda: len(first.groups()[0].machine.members) == 2)
             await first.stop()
-            assert (await waiting).error is ErrorCode.not_coordinator
+            assert (await waiting).error is GroupError.NOT_COORDINATOR
             assert await lease_holder(world.store, "g") is None
             assert (await member(second)).generation > joined.generation
             with pytest.raises(NotCoordinator):
@@ -77,10 +77,10 @@ def test_a_coordinator_that_lost_its_lease_writes_nothing() -> None:
             await until(lambda: len(first.groups()[0].machine.members) == 2)
             world.clock.ms += QUICK.lease_ttl_ms + 1
             new = await member(second)
-            assert await second.commit("g", new.member_id, None, new.generation, offset(7)) is ErrorCode.none
+            assert await second.commit("g", new.member_id, None, new.generation, offset(7)) is GroupError.NONE
             with pytest.raises(NotCoordinator):
                 await first.commit("g", old.member_id, None, old.generation, offset(1))
-            assert (await waiting).error is ErrorCode.not_coordinator
+            assert (await waiting).error is GroupError.NOT_COORDINATOR
             assert not first.groups()
             assert (await committed_offsets(world.store, "g"))[PARTITION].offset == 7
             with pytest.raises(NotCoordinator):
@@ -98,7 +98,7 @@ def test_a_lost_lease_is_noticed_without_a_write() -> None:
             await until(lambda: len(first.groups()[0].machine.members) == 2)
             world.clock.ms += 91
             await member(second)
-            assert (await waiting).error is ErrorCode.not_coordinator
+            assert (await waiting).error is GroupError.NOT_COORDINATOR
 
     with_world(test)
 
@@ -111,7 +111,7 @@ def test_leases_are_renewed_while_a_group_is_in_use_and_given_back_when_it_is_no
             for _ in range(6):
                 world.clock.ms += 40
                 await asyncio.sleep(0.04)
-                assert await first.heartbeat("g", joined.member_id, None, joined.generation) is ErrorCode.none
+                assert await first.heartbeat("g", joined.member_id, None, joined.generation) is GroupError.NONE
             await first.leave("g", [(joined.member_id, None)])
             await until(lambda: not first.groups())
             await asyncio.sleep(0.02)
@@ -137,10 +137,10 @@ def test_members_see_a_generation_only_after_it_is_stored() -> None:
 def test_a_store_that_is_away_delays_the_generation_but_loses_nobody() -> None:
     async def test(world: World) -> None:
         async with world.broker(1) as first:
-            assert await first.commit("g", "nobody", None, 1, {}) is ErrorCode.unknown_member_id
+            assert await first.commit("g", "nobody", None, 1, {}) is GroupError.UNKNOWN_MEMBER
             world.store.fail_before = 1
             joined = await first.join("g", joining())
-            assert (joined.error, joined.generation) == (ErrorCode.none, 1)
+            assert (joined.error, joined.generation) == (GroupError.NONE, 1)
 
     with_world(test)
 
@@ -152,7 +152,7 @@ def test_a_commit_with_unknown_outcome_is_reported_as_such() -> None:
             world.store.fail_before = 1
             with pytest.raises(Unavailable):
                 await first.commit("g", joined.member_id, None, joined.generation, offset(1))
-            assert await first.commit("g", joined.member_id, None, joined.generation, offset(2)) is ErrorCode.none
+            assert await first.commit("g", joined.member_id, None, joined.generation, offset(2)) is GroupError.NONE
 
     with_world(test)
 
@@ -169,7 +169,7 @@ def test_commits_that_meet_are_written_together_and_in_order() -> None:
             ]
             await asyncio.sleep(0.01)
             world.store.gate.set()
-            assert set(await asyncio.gather(*commits)) == {ErrorCode.none}
+            assert set(await asyncio.gather(*commits)) == {GroupError.NONE}
             assert (await first.offsets("g"))[PARTITION].offset == 49
             assert len(world.store.applied) - writes <= 2
 
@@ -181,7 +181,7 @@ def test_a_silent_member_is_expired_by_the_clock() -> None:
         async with world.broker(1) as first:
             quiet = await member(first, session_timeout_ms=40)
             await until(lambda: not first.groups()[0].machine.members)
-            assert await first.heartbeat("g", quiet.member_id, None, quiet.generation) is ErrorCode.unknown_member_id
+            assert await first.heartbeat("g", quiet.member_id, None, quiet.generation) is GroupError.UNKNOWN_MEMBER
 
     with_world(test)
 
@@ -189,8 +189,8 @@ def test_a_silent_member_is_expired_by_the_clock() -> None:
 def test_session_timeouts_have_bounds_and_groups_have_names() -> None:
     async def test(world: World) -> None:
         async with world.broker(1) as first:
-            assert (await first.join("g", joining(session_timeout_ms=19))).error is ErrorCode.invalid_session_timeout
-            assert (await first.join("", joining())).error is ErrorCode.invalid_group_id
+            assert (await first.join("g", joining(session_timeout_ms=19))).error is GroupError.INVALID_SESSION_TIMEOUT
+            assert (await first.join("", joining())).error is GroupError.INVALID_NAME
 
     with_world(test)
 

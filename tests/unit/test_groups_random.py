@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.groups import BOTH, RANGE, Scene
 
-from lakestream.kafka.groups import State
+from lakestream.coordination.groups import State
 
 
 class Crowd(RuleBasedStateMachine):

@@ -3,20 +3,19 @@
 from collections.abc import Callable
 
 import pytest
-from kio.schema.errors import ErrorCode
 from support.groups import BOTH, Scene
 
-from lakestream.kafka.groups import Protocol, State
+from lakestream.coordination.groups import GroupError, Protocol, State
 
 
 def test_one_member_joins_and_gets_its_assignment() -> None:
     scene = Scene()
     [joined] = scene.join()
-    assert (joined.error, joined.generation, joined.leader, joined.protocol) == (ErrorCode.none, 1, "m1", "range")
+    assert (joined.error, joined.generation, joined.leader, joined.protocol) == (GroupError.NONE, 1, "m1", "range")
     assert [member.member_id for member in joined.members] == ["m1"]
     [synced] = scene.sync("m1", {"m1": b"all"})
-    assert (synced.error, synced.assignment) == (ErrorCode.none, b"all")
-    assert scene.heartbeat("m1") is ErrorCode.none
+    assert (synced.error, synced.assignment) == (GroupError.NONE, b"all")
+    assert scene.heartbeat("m1") is GroupError.NONE
 
 
 def test_a_generation_is_never_below_the_persisted_one() -> None:
@@ -28,7 +27,7 @@ def test_a_second_member_makes_the_first_join_again() -> None:
     scene.stable(1)
     second = scene.join()
     assert not second
-    assert scene.heartbeat("m1") is ErrorCode.rebalance_in_progress
+    assert scene.heartbeat("m1") is GroupError.REBALANCING
     [first] = scene.join("m1")
     assert first.generation == second[0].generation == 2
     assert len(first.members) == 2
@@ -42,17 +41,17 @@ def test_a_second_member_makes_the_first_join_again() -> None:
 def test_a_new_member_is_told_its_id_first() -> None:
     scene = Scene()
     [told] = scene.join(id_required=True)
-    assert told.error is ErrorCode.member_id_required
+    assert told.error is GroupError.MEMBER_ID_REQUIRED
     assert scene.group.state is State.EMPTY
     [joined] = scene.join(told.member_id, id_required=True)
-    assert (joined.error, joined.member_id) == (ErrorCode.none, told.member_id)
+    assert (joined.error, joined.member_id) == (GroupError.NONE, told.member_id)
 
 
 def test_an_id_that_nobody_uses_lapses() -> None:
     scene = Scene()
     [told] = scene.join(id_required=True)
     scene.after(1_001)
-    assert scene.join(told.member_id)[0].error is ErrorCode.unknown_member_id
+    assert scene.join(told.member_id)[0].error is GroupError.UNKNOWN_MEMBER
 
 
 def test_members_that_were_told_their_id_are_waited_for() -> None:
@@ -95,17 +94,17 @@ def test_whoever_does_not_join_again_in_time_is_out() -> None:
         scene.after(900)
         scene.heartbeat("m2")
     assert [member.member_id for member in heard[0].members] == ["m1"]
-    assert scene.heartbeat("m2") is ErrorCode.unknown_member_id
+    assert scene.heartbeat("m2") is GroupError.UNKNOWN_MEMBER
 
 
 def test_a_silent_member_is_taken_for_dead() -> None:
     scene = Scene()
     scene.stable(2)
     scene.after(600)
-    assert scene.heartbeat("m1") is ErrorCode.none
+    assert scene.heartbeat("m1") is GroupError.NONE
     scene.after(600)
     assert "m2" not in scene.group.members
-    assert scene.heartbeat("m1") is ErrorCode.rebalance_in_progress
+    assert scene.heartbeat("m1") is GroupError.REBALANCING
 
 
 def test_a_member_that_waits_is_not_taken_for_dead() -> None:
@@ -128,7 +127,7 @@ def test_whoever_never_fetches_its_assignment_is_out() -> None:
 def test_when_the_last_one_leaves_the_group_is_empty_and_goes_on_counting() -> None:
     scene = Scene()
     scene.stable(1)
-    assert scene.leave("m1") is ErrorCode.none
+    assert scene.leave("m1") is GroupError.NONE
     assert (scene.group.state, scene.group.generation, scene.saved) == (State.EMPTY, 2, 2)
     assert scene.join()[0].generation == 3
 
@@ -136,22 +135,22 @@ def test_when_the_last_one_leaves_the_group_is_empty_and_goes_on_counting() -> N
 @pytest.mark.parametrize(
     ("act", "expected"),
     [
-        (lambda scene: scene.heartbeat("ghost"), ErrorCode.unknown_member_id),
-        (lambda scene: scene.heartbeat("m1", 99), ErrorCode.illegal_generation),
-        (lambda scene: scene.heartbeat("m1", instance_id="i"), ErrorCode.unknown_member_id),
-        (lambda scene: scene.leave("ghost"), ErrorCode.unknown_member_id),
-        (lambda scene: scene.sync("ghost")[0].error, ErrorCode.unknown_member_id),
-        (lambda scene: scene.sync("m1", generation=0)[0].error, ErrorCode.illegal_generation),
-        (lambda scene: scene.sync("m1", protocol="other")[0].error, ErrorCode.inconsistent_group_protocol),
-        (lambda scene: scene.sync("m1", protocol_type="other")[0].error, ErrorCode.inconsistent_group_protocol),
-        (lambda scene: scene.join("ghost")[0].error, ErrorCode.unknown_member_id),
-        (lambda scene: scene.join(protocol_type="connect")[0].error, ErrorCode.inconsistent_group_protocol),
-        (lambda scene: scene.join(protocols=(Protocol("x", b""),))[0].error, ErrorCode.inconsistent_group_protocol),
-        (lambda scene: scene.join(protocols=())[0].error, ErrorCode.inconsistent_group_protocol),
-        (lambda scene: scene.join("m1", instance_id="i")[0].error, ErrorCode.unknown_member_id),
+        (lambda scene: scene.heartbeat("ghost"), GroupError.UNKNOWN_MEMBER),
+        (lambda scene: scene.heartbeat("m1", 99), GroupError.STALE_GENERATION),
+        (lambda scene: scene.heartbeat("m1", instance_id="i"), GroupError.UNKNOWN_MEMBER),
+        (lambda scene: scene.leave("ghost"), GroupError.UNKNOWN_MEMBER),
+        (lambda scene: scene.sync("ghost")[0].error, GroupError.UNKNOWN_MEMBER),
+        (lambda scene: scene.sync("m1", generation=0)[0].error, GroupError.STALE_GENERATION),
+        (lambda scene: scene.sync("m1", protocol="other")[0].error, GroupError.INCONSISTENT_PROTOCOL),
+        (lambda scene: scene.sync("m1", protocol_type="other")[0].error, GroupError.INCONSISTENT_PROTOCOL),
+        (lambda scene: scene.join("ghost")[0].error, GroupError.UNKNOWN_MEMBER),
+        (lambda scene: scene.join(protocol_type="connect")[0].error, GroupError.INCONSISTENT_PROTOCOL),
+        (lambda scene: scene.join(protocols=(Protocol("x", b""),))[0].error, GroupError.INCONSISTENT_PROTOCOL),
+        (lambda scene: scene.join(protocols=())[0].error, GroupError.INCONSISTENT_PROTOCOL),
+        (lambda scene: scene.join("m1", instance_id="i")[0].error, GroupError.UNKNOWN_MEMBER),
     ],
 )
-def test_refusals(act: Callable[[Scene], ErrorCode], expected: ErrorCode) -> None:
+def test_refusals(act: Callable[[Scene], GroupError], expected: GroupError) -> None:
     scene = Scene()
     scene.stable(2)
     assert act(scene) is expected
@@ -161,7 +160,7 @@ def test_refusals(act: Callable[[Scene], ErrorCode], expected: ErrorCode) -> Non
 def test_a_full_group_takes_nobody() -> None:
     scene = Scene(max_members=1)
     scene.stable(1)
-    assert scene.join()[0].error is ErrorCode.group_max_size_reached
+    assert scene.join()[0].error is GroupError.GROUP_FULL
 
 
 def test_a_follower_that_joins_again_unchanged_hears_the_present_generation() -> None:
@@ -186,7 +185,7 @@ def test_a_sync_that_waits_hears_of_a_rebalance() -> None:
     scene.join("m2")
     waiting = scene.sync("m2")
     scene.join("m1", protocols=BOTH)
-    assert waiting[0].error is ErrorCode.rebalance_in_progress
+    assert waiting[0].error is GroupError.REBALANCING
 
 
 def test_the_protocol_is_one_that_all_support() -> None:
@@ -221,11 +220,11 @@ class TestStaticMembers:
     def test_a_follower_comes_back_without_a_rebalance(self) -> None:
         scene = self._stable()
         [again] = scene.join(instance_id="b")
-        assert (again.error, again.generation, again.leader) == (ErrorCode.none, 1, "m1")
+        assert (again.error, again.generation, again.leader) == (GroupError.NONE, 1, "m1")
         assert again.member_id not in ("m1", "m2")
         assert scene.sync(again.member_id, instance_id="b")[0].assignment == b"b"
-        assert scene.heartbeat("m2", instance_id="b") is ErrorCode.fenced_instance_id
-        assert scene.heartbeat("m2") is ErrorCode.unknown_member_id
+        assert scene.heartbeat("m2", instance_id="b") is GroupError.FENCED_INSTANCE
+        assert scene.heartbeat("m2") is GroupError.UNKNOWN_MEMBER
 
     def test_a_leader_comes_back_and_skips_the_assignment(self) -> None:
         scene = self._stable()
@@ -251,7 +250,7 @@ class TestStaticMembers:
         waiting = scene.join("m1", instance_id="a")
         assert not waiting
         scene.join(instance_id="a")
-        assert waiting[0].error is ErrorCode.fenced_instance_id
+        assert waiting[0].error is GroupError.FENCED_INSTANCE
 
     def test_one_that_is_away_keeps_its_place_through_a_rebalance(self) -> None:
         scene = self._stable()
@@ -263,36 +262,36 @@ class TestStaticMembers:
 
     def test_leaving_by_instance_id(self) -> None:
         scene = self._stable()
-        assert scene.leave("", "nobody") is ErrorCode.unknown_member_id
-        assert scene.leave("m1", "b") is ErrorCode.fenced_instance_id
-        assert scene.leave("", "b") is ErrorCode.none
+        assert scene.leave("", "nobody") is GroupError.UNKNOWN_MEMBER
+        assert scene.leave("m1", "b") is GroupError.FENCED_INSTANCE
+        assert scene.leave("", "b") is GroupError.NONE
         assert "m2" not in scene.group.members
 
 
 class TestCommits:
     def test_an_empty_group_takes_them_from_anyone(self) -> None:
-        assert Scene().group.commit_error("", None, -1, 0) is ErrorCode.none
+        assert Scene().group.commit_error("", None, -1, 0) is GroupError.NONE
 
     def test_but_not_with_a_generation_it_does_not_have(self) -> None:
-        assert Scene().group.commit_error("m1", None, 3, 0) is ErrorCode.unknown_member_id
+        assert Scene().group.commit_error("m1", None, 3, 0) is GroupError.UNKNOWN_MEMBER
 
     def test_members_commit_in_their_generation(self) -> None:
         scene = Scene()
         scene.stable(2)
         group = scene.group
-        assert group.commit_error("m1", None, group.generation, 0) is ErrorCode.none
-        assert group.commit_error("m1", None, group.generation - 1, 0) is ErrorCode.illegal_generation
-        assert group.commit_error("", None, -1, 0) is ErrorCode.unknown_member_id
+        assert group.commit_error("m1", None, group.generation, 0) is GroupError.NONE
+        assert group.commit_error("m1", None, group.generation - 1, 0) is GroupError.STALE_GENERATION
+        assert group.commit_error("", None, -1, 0) is GroupError.UNKNOWN_MEMBER
         scene.join("m1", protocols=BOTH)
-        assert group.commit_error("m2", None, group.generation, 0) is ErrorCode.none
+        assert group.commit_error("m2", None, group.generation, 0) is GroupError.NONE
         scene.join("m2")
         assert group.state is State.COMPLETING
-        assert group.commit_error("m2", None, group.generation, 0) is ErrorCode.rebalance_in_progress
+        assert group.commit_error("m2", None, group.generation, 0) is GroupError.REBALANCING
 
 
 def test_everyone_who_waits_hears_that_the_coordinator_is_gone() -> None:
     scene = Scene()
     scene.stable(2)
     joining = scene.join("m1")
-    scene.group.dismiss_all(ErrorCode.not_coordinator)
-    assert joining[0].error is ErrorCode.not_coordinator
+    scene.group.dismiss_all(GroupError.NOT_COORDINATOR)
+    assert joining[0].error is GroupError.NOT_COORDINATOR

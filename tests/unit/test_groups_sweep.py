@@ -5,12 +5,12 @@ import asyncio
 from uuid import uuid4
 
 import pytest
-from kio.schema.errors import ErrorCode
 from support.coordinators import QUICK, World, joining, member, offset, rows_of, with_world
 from support.door import until
 
+from lakestream.coordination.groups import GroupCoordinator, GroupError
+from lakestream.coordination.settings import GroupSettings
 from lakestream.errors import NotCoordinator
-from lakestream.kafka import GroupCoordinator, GroupSettings
 from lakestream.metadata.groups import CommittedOffset, GroupRows, GroupState, committed_offsets, lease_address
 from lakestream.model import StreamPartition
 
@@ -86,7 +86,7 @@ def test_offsets_of_a_dead_topic_go_at_once_from_a_living_group_too() -> None:
             await _sweep(first)
             assert set(await committed_offsets(world.store, "g")) == {living}
             again = await first.commit("g", joined.member_id, None, joined.generation, _at(world, living, 8))
-            assert again is ErrorCode.none
+            assert again is GroupError.NONE
 
     with_world(test)
 
@@ -117,9 +117,9 @@ def test_names_that_were_only_asked_for_leave_nothing() -> None:
                 name = f"g{number}"
                 assert await first.describe(name) is None
                 assert await first.offsets(name) == {}
-                assert await first.delete(name) is ErrorCode.group_id_not_found
-                assert await first.heartbeat(name, "m", None, 1) is ErrorCode.unknown_member_id
-                assert await first.leave(name, [("m", None)]) == [ErrorCode.unknown_member_id]
+                assert await first.delete(name) is GroupError.UNKNOWN_GROUP
+                assert await first.heartbeat(name, "m", None, 1) is GroupError.UNKNOWN_MEMBER
+                assert await first.leave(name, [("m", None)]) == [GroupError.UNKNOWN_MEMBER]
             assert await rows_of(world.store) == []
 
     with_world(test)
@@ -129,8 +129,8 @@ def test_a_group_that_came_to_nothing_leaves_nothing_when_it_is_idle() -> None:
     async def test(world: World) -> None:
         async with world.broker(1, IDLE) as first:
             joined = await first.join("g", joining(id_required=True, session_timeout_ms=30))
-            assert joined.error is ErrorCode.member_id_required
-            assert await first.commit("h", "nobody", None, 1, offset(1)) is ErrorCode.unknown_member_id
+            assert joined.error is GroupError.MEMBER_ID_REQUIRED
+            assert await first.commit("h", "nobody", None, 1, offset(1)) is GroupError.UNKNOWN_MEMBER
             assert await rows_of(world.store)
             await until(lambda: not first.groups())
             await asyncio.sleep(0.05)

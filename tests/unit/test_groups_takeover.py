@@ -4,12 +4,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 from support.coordinators import QUICK, World, joining, member, offset, rows_of, with_world
 from support.door import until
 
-from lakestream.kafka import GroupCoordinator
-from lakestream.kafka.groups import Joined, Sync, Synced
+from lakestream.coordination.groups import GroupCoordinator, GroupError, Joined, Sync, Synced
 
 SHORT = 300
 
@@ -43,14 +41,14 @@ def test_members_keep_ids_generation_and_assignments() -> None:
             leader, follower = await _pair(first)
             _dies(world)
             for each in (leader, follower):
-                assert await second.heartbeat("g", each.member_id, None, each.generation) is ErrorCode.none
+                assert await second.heartbeat("g", each.member_id, None, each.generation) is GroupError.NONE
                 assert (
                     await second.commit("g", each.member_id, None, each.generation, offset(each.generation))
-                    is ErrorCode.none
+                    is GroupError.NONE
                 )
             assert (await second.sync("g", _sync(follower))).assignment == b"second"
             again = await second.join("g", joining(follower.member_id))
-            assert (again.error, again.generation) == (ErrorCode.none, follower.generation), "nothing has changed"
+            assert (again.error, again.generation) == (GroupError.NONE, follower.generation), "nothing has changed"
             described = await second.describe("g")
             assert described is not None
             assert {each.assignment for each in described.members.values()} == {b"first", b"second"}
@@ -66,8 +64,8 @@ def test_a_living_group_is_not_empty_for_whoever_comes_first() -> None:
             _dies(world)
             [listed] = [each for broker in (second, first) for each in await broker.listed()][:1]
             assert listed.state.value == "Stable"
-            assert await second.commit("g", "", None, -1, offset(1)) is ErrorCode.unknown_member_id
-            assert await second.delete("g") is ErrorCode.non_empty_group
+            assert await second.commit("g", "", None, -1, offset(1)) is GroupError.UNKNOWN_MEMBER
+            assert await second.delete("g") is GroupError.NOT_EMPTY
 
     with_world(test)
 
@@ -92,11 +90,11 @@ def test_sessions_begin_anew_and_end() -> None:
         async with world.broker(1) as first, world.broker(2) as second:
             await member(first, session_timeout_ms=SHORT)
             _dies(world)
-            assert await second.delete("g") is ErrorCode.non_empty_group
+            assert await second.delete("g") is GroupError.NOT_EMPTY
             await asyncio.sleep(SHORT / 2000)
-            assert await second.delete("g") is ErrorCode.non_empty_group
+            assert await second.delete("g") is GroupError.NOT_EMPTY
             await until(lambda: not second.groups()[0].machine.members)
-            assert await second.delete("g") is ErrorCode.none
+            assert await second.delete("g") is GroupError.NONE
             assert await rows_of(world.store) == []
 
     with_world(test)
@@ -108,13 +106,13 @@ def test_a_static_member_comes_back_to_its_place() -> None:
             before = await member(first, instance_id="one")
             _dies(world)
             after = await second.join("g", joining(instance_id="one"))
-            assert (after.error, after.generation) == (ErrorCode.none, before.generation)
+            assert (after.error, after.generation) == (GroupError.NONE, before.generation)
             assert after.member_id != before.member_id
             assert (await second.sync("g", _sync(after))).assignment == b"all"
             fenced = await second.heartbeat("g", before.member_id, "one", before.generation)
-            assert fenced is ErrorCode.fenced_instance_id
+            assert fenced is GroupError.FENCED_INSTANCE
         async with world.broker(3) as third:
-            assert await third.heartbeat("g", after.member_id, "one", after.generation) is ErrorCode.none
+            assert await third.heartbeat("g", after.member_id, "one", after.generation) is GroupError.NONE
 
     with_world(test)
 
@@ -124,7 +122,7 @@ def test_a_rebalance_that_waits_for_the_leader_goes_on() -> None:
         async with world.broker(1) as first, world.broker(2) as second:
             joined = await first.join("g", joining())
             _dies(world)
-            assert await second.heartbeat("g", joined.member_id, None, joined.generation) is ErrorCode.none
+            assert await second.heartbeat("g", joined.member_id, None, joined.generation) is GroupError.NONE
             again = await second.join("g", joining(joined.member_id))
             assert (again.generation, again.leader) == (joined.generation, joined.member_id)
             assert (await second.sync("g", _sync(again, {again.member_id: b"all"}))).assignment == b"all"
@@ -136,12 +134,12 @@ def test_who_has_left_stays_out_and_the_others_share() -> None:
     async def test(world: World) -> None:
         async with world.broker(1) as first, world.broker(2) as second:
             leader, follower = await _pair(first)
-            assert await first.leave("g", [(leader.member_id, None)]) == [ErrorCode.none]
+            assert await first.leave("g", [(leader.member_id, None)]) == [GroupError.NONE]
             _dies(world)
             told = await second.heartbeat("g", follower.member_id, None, follower.generation)
-            assert told is ErrorCode.rebalance_in_progress
+            assert told is GroupError.REBALANCING
             gone = await second.heartbeat("g", leader.member_id, None, leader.generation)
-            assert gone is ErrorCode.unknown_member_id
+            assert gone is GroupError.UNKNOWN_MEMBER
             again = await second.join("g", joining(follower.member_id))
             assert (again.generation, again.leader) == (follower.generation + 1, follower.member_id)
 
@@ -176,7 +174,7 @@ def test_a_store_that_is_away_while_the_group_is_saved_costs_nobody_the_session(
             world.store.fail_before = 2
             synced: Synced = await first.sync("g", _sync(joined, {joined.member_id: b"all"}))
             assert synced.assignment == b"all"
-            assert await first.heartbeat("g", joined.member_id, None, joined.generation) is ErrorCode.none
+            assert await first.heartbeat("g", joined.member_id, None, joined.generation) is GroupError.NONE
 
     with_world(test)
 

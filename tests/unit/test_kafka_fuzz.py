@@ -9,10 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from support.batches import batch
-from support.door import Client, door, frame, run, span, until
+from support.door import Client, door, frame, span, until
 from support.fake_streams import FakeStreams
+from support.loops import run
 
-from lakestream.kafka import GroupSettings, KafkaSettings
+from lakestream.coordination.settings import GroupSettings
+from lakestream.kafka import KafkaSettings
 from lakestream.kafka.apis.registry import APIS
 
 SMALL = KafkaSettings(max_frame_bytes=100_000, groups=GroupSettings(initial_rebalance_delay_ms=1))

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from support.door import SETTINGS, Client, run, span, with_door
+from support.door import SETTINGS, Client, span, with_door
 from support.fake_streams import FakeStreams
+from support.loops import run
 
-from lakestream.kafka import GroupCoordinator
+from lakestream.coordination.groups import GroupCoordinator, GroupError
 from lakestream.metadata.groups import CommittedOffset, committed_offsets, stored_groups
 from lakestream.model import StreamPartition
 
@@ -117,7 +118,7 @@ def test_every_group_is_listed_by_one_broker_whoever_held_it() -> None:
         names = [f"g{number}" for number in range(12)]
         offset = {StreamPartition(one.runtime.new_id(), 0): CommittedOffset(5, -1, "", 0)}
         for name in names:
-            assert await first.commit(name, "", None, -1, offset) is ErrorCode.none
+            assert await first.commit(name, "", None, -1, offset) is GroupError.NONE
         assert [each.name for each in await first.listed()] == sorted(names), "the holder lists them"
         assert await second.listed() == []
         await first.stop()

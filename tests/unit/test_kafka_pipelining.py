@@ -6,8 +6,9 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 from support.batches import batch
-from support.door import Client, door, frame, run, span, until, with_door
+from support.door import Client, door, frame, span, until, with_door
 from support.fake_streams import FakeStreams
+from support.loops import run
 
 from lakestream.kafka import KafkaServer, KafkaSettings
 from lakestream.model import StreamPartition

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from support.batches import batch
-from support.door import SETTINGS, Client, door, frame, run, span, until, with_door
+from support.door import SETTINGS, Client, door, frame, span, until, with_door
 from support.fake_streams import FakeStreams
+from support.loops import run
 
 from lakestream.kafka import KafkaSettings
 from lakestream.kafka.receiving import LARGE_BYTES, SLOW_BYTES_PER_S, SMALL_BYTES, Arrival, Pools

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 from support.batches import batch
-from support.door import SETTINGS, Client, run, span
+from support.door import SETTINGS, Client, span
+from support.loops import run
 from support.streams import Cluster
 
+from lakestream.coordination.groups import GroupCoordinator
 from lakestream.errors import CorruptObject
-from lakestream.kafka import GroupCoordinator, KafkaServer
+from lakestream.kafka import KafkaServer
 from lakestream.metadata.topics.list import Topic
 from lakestream.stream import Streams
 

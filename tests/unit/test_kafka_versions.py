@@ -14,8 +14,9 @@ from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 from support.apache_kafka import KAFKA_RANGES
 from support.batches import batch
-from support.door import Client, frame, run, span, with_door
+from support.door import Client, frame, span, with_door
 from support.fake_streams import FakeStreams
+from support.loops import run
 
 from lakestream.kafka.apis.registry import APIS
 

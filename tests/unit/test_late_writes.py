@@ -6,16 +6,16 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.schema.errors import ErrorCode
 from simulator.loop import SimulatedLoop
 from support.simulated_tables import SimulatedTables
 from support.streams import Cluster, seeded
 
+from lakestream.coordination.groups import GroupError
+from lakestream.coordination.groups.coordinator import GroupCoordinator
+from lakestream.coordination.groups.leases import Held
+from lakestream.coordination.groups.model import Join, Protocol
+from lakestream.coordination.settings import GroupSettings
 from lakestream.errors import NotCoordinator, Unavailable
-from lakestream.kafka.groups.coordinator import GroupCoordinator
-from lakestream.kafka.groups.leases import Held
-from lakestream.kafka.groups.model import Join, Protocol
-from lakestream.kafka.settings import GroupSettings
 from lakestream.metadata.groups import CommittedOffset, GroupRows, GroupState, committed_offsets, lease_address
 from lakestream.metadata.log.partition import create_head, read_head
 from lakestream.metadata.names.pointers import Pointers, TableName
@@ -299,7 +299,7 @@ def test_a_timer_that_fires_a_rounding_error_early_is_not_set_for_the_same_momen
             for number in range(100):
                 session_ms = 7 + number
                 join = Join("", None, "c", "h", session_ms, 50, "consumer", [Protocol("range", b"")], False, False)
-                assert (await coordinator.join(f"g{number}", join)).error is ErrorCode.none
+                assert (await coordinator.join(f"g{number}", join)).error is GroupError.NONE
                 await asyncio.sleep(0.0137 * number)
             await asyncio.sleep(10)
             await coordinator.stop()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "lakestream"
-ROOMS = ("stream", "frontier", "metadata", "catalog", "wal", "kafka/groups")
+ROOMS = ("stream", "frontier", "metadata", "catalog", "wal", "coordination")
 BACKENDS = {
     "catalog/external/hive.py",
     "catalog/threads.py",

@@ -1,7 +1,7 @@
-"""The Kafka front door: framing, one handler file per API, consumer groups. No other room knows the wire format."""
+"""The Kafka front door: framing, and one handler file per API. Beside `spark_source` no other room
+knows the wire format."""
 
-from lakestream.kafka.groups import GroupCoordinator
 from lakestream.kafka.server import KafkaServer
-from lakestream.kafka.settings import GroupSettings, KafkaSettings
+from lakestream.kafka.settings import KafkaSettings
 
-__all__ = ["GroupCoordinator", "GroupSettings", "KafkaServer", "KafkaSettings"]
+__all__ = ["KafkaServer", "KafkaSettings"]

@@ -4,6 +4,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from lakestream.coordination.groups import GroupError
 from lakestream.errors import (
     Conflict,
     CorruptObject,
@@ -66,6 +67,22 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     LakestreamError: ErrorCode.unknown_server_error,
 }
 
+_GROUP_CODES: Final = {
+    GroupError.NONE: ErrorCode.none,
+    GroupError.UNKNOWN_MEMBER: ErrorCode.unknown_member_id,
+    GroupError.STALE_GENERATION: ErrorCode.illegal_generation,
+    GroupError.REBALANCING: ErrorCode.rebalance_in_progress,
+    GroupError.MEMBER_ID_REQUIRED: ErrorCode.member_id_required,
+    GroupError.FENCED_INSTANCE: ErrorCode.fenced_instance_id,
+    GroupError.INCONSISTENT_PROTOCOL: ErrorCode.inconsistent_group_protocol,
+    GroupError.GROUP_FULL: ErrorCode.group_max_size_reached,
+    GroupError.NOT_COORDINATOR: ErrorCode.not_coordinator,
+    GroupError.INVALID_NAME: ErrorCode.invalid_group_id,
+    GroupError.INVALID_SESSION_TIMEOUT: ErrorCode.invalid_session_timeout,
+    GroupError.UNKNOWN_GROUP: ErrorCode.group_id_not_found,
+    GroupError.NOT_EMPTY: ErrorCode.non_empty_group,
+}
+
 NO_TRANSACTIONS: Final = "transactions are not served yet: send records without a transactional id"
 
 
@@ -87,3 +104,7 @@ def coordinator_code(error: LakestreamError) -> ErrorCode:
     if isinstance(error, RetryableError):
         return ErrorCode.coordinator_not_available
     return code_of(error)
+
+
+def group_code(error: GroupError) -> ErrorCode:
+    return _GROUP_CODES[error]

@@ -4,11 +4,11 @@ import asyncio
 import logging
 from contextlib import suppress
 
+from lakestream.coordination.groups import GroupCoordinator
 from lakestream.kafka.allocator import keep_freed_memory
 from lakestream.kafka.apis.api import Door
 from lakestream.kafka.apis.registry import APIS
 from lakestream.kafka.connection import Connection
-from lakestream.kafka.groups import GroupCoordinator
 from lakestream.kafka.receiving import Pools
 from lakestream.kafka.settings import KafkaSettings
 from lakestream.kafka.wire.describing import Descriptions

@@ -6,7 +6,8 @@ import resource
 from collections.abc import Callable
 from contextlib import suppress
 
-from lakestream.kafka import GroupCoordinator, KafkaServer
+from lakestream.coordination.groups import GroupCoordinator
+from lakestream.kafka import KafkaServer
 from lakestream.metadata.brokers import Broker
 from lakestream.node.backends import Backends, open_backends
 from lakestream.node.late import LateTables

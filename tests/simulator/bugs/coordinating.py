@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
 
+from lakestream.coordination.groups import coordinator, leases, sweeping
 from lakestream.errors import NotCoordinator, Unavailable
 from lakestream.kafka.apis import lookup
-from lakestream.kafka.groups import coordinator, leases, sweeping
 from lakestream.metadata import groups
 from lakestream.metadata.store import Address, Lease, Refused, Transaction
 from lakestream.metadata.stores.memory import MemoryStore

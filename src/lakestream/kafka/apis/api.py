@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Union
 
-from lakestream.kafka.groups import GroupCoordinator
+from lakestream.coordination.groups import GroupCoordinator
 from lakestream.kafka.receiving import Pools
 from lakestream.kafka.settings import KafkaSettings
 from lakestream.kafka.wire import codec

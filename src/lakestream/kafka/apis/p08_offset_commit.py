@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from lakestream.errors import LakestreamError
 from lakestream.kafka.apis import lookup
 from lakestream.kafka.apis.api import Context, Reply, api
-from lakestream.kafka.errors import coordinator_code
+from lakestream.kafka.errors import coordinator_code, group_code
 from lakestream.metadata.groups import CommittedOffset
 from lakestream.model import StreamPartition
 
@@ -27,13 +27,14 @@ async def handle(context: Context, request: Any) -> Reply:
         return _offsets(context, request, topics, refused)
 
     try:
-        outcome = await context.groups.commit_found(
+        told = await context.groups.commit_found(
             request.group_id,
             request.member_id,
             getattr(request, "group_instance_id", None),
             request.generation_id_or_member_epoch,
             find,
         )
+        outcome = group_code(told)
     except LakestreamError as error:
         outcome = coordinator_code(error)
     return {

@@ -8,10 +8,10 @@ its own: the session's counts.
 
 from typing import Any
 
+from lakestream.coordination.groups import GroupError, Join, Joined, Protocol
 from lakestream.errors import LakestreamError
 from lakestream.kafka.apis.api import Context, Reply, api
-from lakestream.kafka.errors import coordinator_code
-from lakestream.kafka.groups import Join, Joined, Protocol
+from lakestream.kafka.errors import coordinator_code, group_code
 from lakestream.kafka.wire.codec import milliseconds
 
 
@@ -31,10 +31,11 @@ async def handle(context: Context, request: Any) -> Reply:
     )
     try:
         joined = await context.groups.join(request.group_id, join)
+        code = group_code(joined.error)
     except LakestreamError as error:
-        joined = Joined(coordinator_code(error), request.member_id)
+        joined, code = Joined(GroupError.NOT_COORDINATOR, request.member_id), coordinator_code(error)
     return {
-        "error_code": joined.error,
+        "error_code": code,
         "generation_id": joined.generation,
         "protocol_type": joined.protocol_type,
         "protocol_name": joined.protocol if context.version >= 7 else joined.protocol or "",

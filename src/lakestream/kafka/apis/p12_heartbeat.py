@@ -9,16 +9,17 @@ from kio.schema.errors import ErrorCode
 
 from lakestream.errors import LakestreamError
 from lakestream.kafka.apis.api import Context, Reply, api
-from lakestream.kafka.errors import coordinator_code
+from lakestream.kafka.errors import coordinator_code, group_code
 
 
 async def handle(context: Context, request: Any) -> Reply:
     if not request.group_id:
         return {"error_code": ErrorCode.invalid_group_id}
     try:
-        code = await context.groups.heartbeat(
+        told = await context.groups.heartbeat(
             request.group_id, request.member_id, getattr(request, "group_instance_id", None), request.generation_id
         )
+        code = group_code(told)
     except LakestreamError as error:
         code = coordinator_code(error)
     return {"error_code": code}

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from lakestream.errors import LakestreamError
 from lakestream.kafka.apis.api import Context, Reply, api
-from lakestream.kafka.errors import coordinator_code
+from lakestream.kafka.errors import coordinator_code, group_code
 
 
 async def handle(context: Context, request: Any) -> Reply:
@@ -22,7 +22,7 @@ async def handle(context: Context, request: Any) -> Reply:
     else:
         members = [(request.member_id, None)]
     try:
-        results = await context.groups.leave(request.group_id, members)
+        results = [group_code(told) for told in await context.groups.leave(request.group_id, members)]
     except LakestreamError as error:
         return {"error_code": coordinator_code(error), "members": ()}
     return {

@@ -6,12 +6,10 @@ protocol it thinks was chosen: another one is INCONSISTENT_GROUP_PROTOCOL.
 
 from typing import Any
 
-from kio.schema.errors import ErrorCode
-
+from lakestream.coordination.groups import GroupError, Sync, Synced
 from lakestream.errors import LakestreamError
 from lakestream.kafka.apis.api import Context, Reply, api
-from lakestream.kafka.errors import coordinator_code
-from lakestream.kafka.groups import Sync, Synced
+from lakestream.kafka.errors import coordinator_code, group_code
 
 
 async def handle(context: Context, request: Any) -> Reply:
@@ -23,15 +21,16 @@ async def handle(context: Context, request: Any) -> Reply:
         protocol=getattr(request, "protocol_name", None),
         assignments={each.member_id: each.assignment for each in request.assignments},
     )
-    if not request.group_id:
-        synced = Synced(ErrorCode.invalid_group_id)
-    else:
+    synced = Synced(GroupError.INVALID_NAME)
+    code = group_code(synced.error)
+    if request.group_id:
         try:
             synced = await context.groups.sync(request.group_id, sync)
+            code = group_code(synced.error)
         except LakestreamError as error:
-            synced = Synced(coordinator_code(error))
+            code = coordinator_code(error)
     return {
-        "error_code": synced.error,
+        "error_code": code,
         "assignment": synced.assignment,
         "protocol_type": synced.protocol_type,
         "protocol_name": synced.protocol,

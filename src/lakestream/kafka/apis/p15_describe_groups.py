@@ -8,10 +8,10 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from lakestream.coordination.groups import Group, State
 from lakestream.errors import LakestreamError
 from lakestream.kafka.apis.api import Context, Reply, api
 from lakestream.kafka.errors import coordinator_code
-from lakestream.kafka.groups import Group, State
 from lakestream.kafka.wire.writing import Fields
 
 

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from lakestream.errors import LakestreamError
 from lakestream.kafka.apis.api import Context, Reply, api
-from lakestream.kafka.errors import coordinator_code
+from lakestream.kafka.errors import coordinator_code, group_code
 
 
 async def handle(context: Context, request: Any) -> Reply:
@@ -24,7 +24,7 @@ async def handle(context: Context, request: Any) -> Reply:
 
 async def _delete(context: Context, group: str) -> ErrorCode:
     try:
-        return await context.groups.delete(group)
+        return group_code(await context.groups.delete(group))
     except LakestreamError as error:
         return coordinator_code(error)
 

@@ -14,16 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kio.schema.errors import ErrorCode
-
+from lakestream.coordination.groups.commits import Offsets
+from lakestream.coordination.groups.keeping import state_of, stored
+from lakestream.coordination.groups.leases import GroupLeases, Held, WaitingAnswer
+from lakestream.coordination.groups.model import GroupError, Join, Joined, Sync, Synced
+from lakestream.coordination.groups.state import Group, State
+from lakestream.coordination.groups.sweeping import Sweeper
+from lakestream.coordination.settings import GroupSettings
 from lakestream.errors import LakestreamError, NotCoordinator
-from lakestream.kafka.groups.commits import Offsets
-from lakestream.kafka.groups.keeping import state_of, stored
-from lakestream.kafka.groups.leases import GroupLeases, Held, WaitingAnswer
-from lakestream.kafka.groups.model import Join, Joined, Sync, Synced
-from lakestream.kafka.groups.state import Group, State
-from lakestream.kafka.groups.sweeping import Sweeper
-from lakestream.kafka.settings import GroupSettings
 from lakestream.metadata.brokers import Broker, rendezvous
 from lakestream.metadata.groups import (
     CommittedOffset,
@@ -144,16 +142,16 @@ class GroupCoordinator:
     async def join(self, group: str, request: Join) -> Joined:
         settings = self._settings
         if not group:
-            return Joined(ErrorCode.invalid_group_id, request.member_id)
+            return Joined(GroupError.INVALID_NAME, request.member_id)
         if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
-            return Joined(ErrorCode.invalid_session_timeout, request.member_id)
+            return Joined(GroupError.INVALID_SESSION_TIMEOUT, request.member_id)
         answer: asyncio.Future[Joined] = asyncio.get_running_loop().create_future()
         held = await self._leases.open(group)
         async with held.lock:
             self._check(held)
             held.machine.join(
                 request,
-                _answering(held, answer, lambda joined: Joined(ErrorCode.not_coordinator, joined.member_id)),
+                _answering(held, answer, lambda joined: Joined(GroupError.NOT_COORDINATOR, joined.member_id)),
                 lambda: self._new_member_id(request),
                 _now_ms(),
             )
@@ -164,26 +162,28 @@ class GroupCoordinator:
         answer: asyncio.Future[Synced] = asyncio.get_running_loop().create_future()
         held = await self._existing(group)
         if held is None:
-            return Synced(ErrorCode.unknown_member_id)
+            return Synced(GroupError.UNKNOWN_MEMBER)
         async with held.lock:
             self._check(held)
-            held.machine.sync(request, _answering(held, answer, lambda _: Synced(ErrorCode.not_coordinator)), _now_ms())
+            held.machine.sync(
+                request, _answering(held, answer, lambda _: Synced(GroupError.NOT_COORDINATOR)), _now_ms()
+            )
             await self._settle(held)
         return await answer
 
-    async def heartbeat(self, group: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    async def heartbeat(self, group: str, member_id: str, instance_id: str | None, generation: int) -> GroupError:
         held = await self._existing(group)
         if held is None:
-            return ErrorCode.unknown_member_id
+            return GroupError.UNKNOWN_MEMBER
         async with held.lock:
             self._check(held)
             return held.machine.heartbeat(member_id, instance_id, generation, _now_ms())
 
-    async def leave(self, group: str, members: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
+    async def leave(self, group: str, members: Sequence[tuple[str, str | None]]) -> list[GroupError]:
         """Each member by its id, its instance id, or both; their results in the same order."""
         held = await self._existing(group)
         if held is None:
-            return [ErrorCode.unknown_member_id for _ in members]
+            return [GroupError.UNKNOWN_MEMBER for _ in members]
         async with held.lock:
             self._check(held)
             results = [held.machine.leave(member_id, instance_id, _now_ms()) for member_id, instance_id in members]
@@ -192,7 +192,7 @@ class GroupCoordinator:
 
     async def commit(
         self, group: str, member_id: str, instance_id: str | None, generation: int, offsets: Offsets
-    ) -> ErrorCode:
+    ) -> GroupError:
         """Stores the offsets if this member may commit now. Commits of a group land in the order of the calls."""
 
         async def known() -> Offsets:
@@ -207,7 +207,7 @@ class GroupCoordinator:
         instance_id: str | None,
         generation: int,
         find: Callable[[], Awaitable[Offsets]],
-    ) -> ErrorCode:
+    ) -> GroupError:
         """The same for offsets that have to be found out first, in the same order of the calls."""
         held = await self._leases.open(group)
         async with held.commit_order:
@@ -215,17 +215,17 @@ class GroupCoordinator:
             async with held.lock:
                 self._check(held)
                 error = held.machine.commit_error(member_id, instance_id, generation, _now_ms())
-                if error is not ErrorCode.none or not offsets:
+                if error is not GroupError.NONE or not offsets:
                     return error
                 stored = held.commits.add(offsets)
         try:
             await stored
         except StaleGeneration:
-            return ErrorCode.illegal_generation
+            return GroupError.STALE_GENERATION
         except NotCoordinator:
             self._leases.drop(held)
             raise
-        return ErrorCode.none
+        return GroupError.NONE
 
     async def offsets(self, group: str) -> dict[StreamPartition, CommittedOffset]:
         """Everything the group has committed, read from the store."""
@@ -233,24 +233,24 @@ class GroupCoordinator:
             return {}
         return await committed_offsets(self._store, group)
 
-    async def delete(self, group: str) -> ErrorCode:
+    async def delete(self, group: str) -> GroupError:
         """Forgets a group that has no members, with its offsets."""
         held = await self._existing(group)
         if held is None:
-            return ErrorCode.group_id_not_found
+            return GroupError.UNKNOWN_GROUP
         async with held.lock:
             self._check(held)
             if held.machine.members or held.machine.pending:
-                return ErrorCode.non_empty_group
+                return GroupError.NOT_EMPTY
             await held.commits.drained()
             if not held.machine.generation and not await committed_offsets(self._store, group):
-                return ErrorCode.group_id_not_found
+                return GroupError.UNKNOWN_GROUP
             try:
                 await held.rows.delete()
             finally:
                 # What is stored now is read by whoever opens the group next, also if the outcome is not known.
                 await self._leases.give_back(held)
-        return ErrorCode.none
+        return GroupError.NONE
 
     def _check(self, held: Held) -> None:
         if held.dropped:

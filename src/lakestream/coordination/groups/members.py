@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lakestream.kafka.groups.model import Answer, Protocol, SyncAnswer
+from lakestream.coordination.groups.model import Answer, Protocol, SyncAnswer
 
 
 @dataclass(slots=True)

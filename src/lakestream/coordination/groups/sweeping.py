@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterable
 from typing import Final
 from uuid import UUID
 
+from lakestream.coordination.groups.leases import GroupLeases, Held
+from lakestream.coordination.settings import GroupSettings
 from lakestream.errors import LakestreamError, NotCoordinator
-from lakestream.kafka.groups.leases import GroupLeases, Held
-from lakestream.kafka.settings import GroupSettings
 from lakestream.metadata.brokers import Broker, rendezvous
 from lakestream.metadata.groups import Contents, lease_holder, names_from, read_contents
 from lakestream.model import StreamPartition

@@ -13,10 +13,17 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kio.schema.errors import ErrorCode
-
-from lakestream.kafka.groups.members import Member, common_protocols, elect_protocol
-from lakestream.kafka.groups.model import Answer, Join, Joined, JoinedMember, Sync, SyncAnswer, Synced
+from lakestream.coordination.groups.members import Member, common_protocols, elect_protocol
+from lakestream.coordination.groups.model import (
+    Answer,
+    GroupError,
+    Join,
+    Joined,
+    JoinedMember,
+    Sync,
+    SyncAnswer,
+    Synced,
+)
 
 _NEVER = float("inf")
 
@@ -57,7 +64,7 @@ class Group:
     def join(self, request: Join, answer: Answer, new_id: Callable[[], str], now_ms: float) -> None:
         """Answers at once or when the next generation begins."""
         error = self._join_error(request)
-        if error is not ErrorCode.none:
+        if error is not GroupError.NONE:
             answer(Joined(error, request.member_id))
         elif request.member_id:
             self._join_known(request, answer, now_ms)
@@ -66,29 +73,29 @@ class Group:
         elif request.id_required and request.instance_id is None:
             member_id = new_id()
             self.pending[member_id] = now_ms + request.session_timeout_ms
-            answer(Joined(ErrorCode.member_id_required, member_id))
+            answer(Joined(GroupError.MEMBER_ID_REQUIRED, member_id))
         else:
             self._add(request, new_id(), answer, now_ms)
 
-    def _join_error(self, request: Join) -> ErrorCode:
+    def _join_error(self, request: Join) -> GroupError:
         if not request.protocol_type or not request.protocols:
-            return ErrorCode.inconsistent_group_protocol
+            return GroupError.INCONSISTENT_PROTOCOL
         if self.members and request.protocol_type != self.protocol_type:
-            return ErrorCode.inconsistent_group_protocol
+            return GroupError.INCONSISTENT_PROTOCOL
         others = [member for member in self.members.values() if member.member_id != request.member_id]
         if others and common_protocols(others).isdisjoint(protocol.name for protocol in request.protocols):
-            return ErrorCode.inconsistent_group_protocol
+            return GroupError.INCONSISTENT_PROTOCOL
         if request.member_id not in self.members and len(self.members) >= self.max_members:
             replaces = request.instance_id is not None and request.instance_id in self.static
-            return ErrorCode.none if replaces else ErrorCode.group_max_size_reached
-        return ErrorCode.none
+            return GroupError.NONE if replaces else GroupError.GROUP_FULL
+        return GroupError.NONE
 
     def _join_known(self, request: Join, answer: Answer, now_ms: float) -> None:
         error = self._identity_error(request.member_id, request.instance_id)
         if request.member_id in self.pending and request.instance_id is None:
             self._add(request, request.member_id, answer, now_ms)
             return
-        if error is not ErrorCode.none:
+        if error is not GroupError.NONE:
             answer(Joined(error, request.member_id))
             return
         member = self.members[request.member_id]
@@ -134,7 +141,7 @@ class Group:
         assert instance_id is not None
         old = self.members.pop(self.static[instance_id])
         self.unsaved |= old.seated
-        self._dismiss(old, ErrorCode.fenced_instance_id)
+        self._dismiss(old, GroupError.FENCED_INSTANCE)
         was_leader, old_leader = old.member_id == self.leader, self.leader
         if was_leader:
             self.leader = member_id
@@ -149,7 +156,7 @@ class Group:
             if was_leader and not request.skips_assignment:
                 # It must not assign anew, so it is not told that it leads.
                 joined = Joined(
-                    ErrorCode.none, member_id, self.generation, self.protocol_type, self.protocol, old_leader
+                    GroupError.NONE, member_id, self.generation, self.protocol_type, self.protocol, old_leader
                 )
             answer(joined)
             return
@@ -158,7 +165,7 @@ class Group:
 
     def _update(self, member: Member, request: Join, answer: Answer) -> None:
         if member.joining is not None:
-            member.joining(Joined(ErrorCode.rebalance_in_progress, member.member_id))
+            member.joining(Joined(GroupError.REBALANCING, member.member_id))
         member.protocols = tuple(request.protocols)
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
@@ -170,7 +177,7 @@ class Group:
             return
         for member in self.members.values():
             if member.syncing is not None:
-                self._answer_sync(member, Synced(ErrorCode.rebalance_in_progress), now_ms)
+                self._answer_sync(member, Synced(GroupError.REBALANCING), now_ms)
         first = self.state is State.EMPTY
         self.state = State.PREPARING
         self._sync_until_ms = _NEVER
@@ -218,7 +225,7 @@ class Group:
     def _joined(self, member: Member, *, skip_assignment: bool = False) -> Joined:
         leads = member.member_id == self.leader
         return Joined(
-            ErrorCode.none,
+            GroupError.NONE,
             member.member_id,
             self.generation,
             self.protocol_type,
@@ -238,13 +245,13 @@ class Group:
     def sync(self, request: Sync, answer: SyncAnswer, now_ms: float) -> None:
         """Answers at once or when the leader has brought the assignments."""
         error = self._member_error(request.member_id, request.instance_id, request.generation)
-        if error is ErrorCode.none and (
+        if error is GroupError.NONE and (
             request.protocol_type not in (None, self.protocol_type) or request.protocol not in (None, self.protocol)
         ):
-            error = ErrorCode.inconsistent_group_protocol
-        if error is ErrorCode.none and self.state is State.PREPARING:
-            error = ErrorCode.rebalance_in_progress
-        if error is not ErrorCode.none:
+            error = GroupError.INCONSISTENT_PROTOCOL
+        if error is GroupError.NONE and self.state is State.PREPARING:
+            error = GroupError.REBALANCING
+        if error is not GroupError.NONE:
             answer(Synced(error))
             return
         member = self.members[request.member_id]
@@ -254,7 +261,7 @@ class Group:
             answer(self._synced(member))
             return
         if member.syncing is not None:
-            member.syncing(Synced(ErrorCode.rebalance_in_progress))
+            member.syncing(Synced(GroupError.REBALANCING))
         member.syncing = answer
         if request.member_id == self.leader:
             for each in self.members.values():
@@ -265,32 +272,32 @@ class Group:
                 if each.syncing is not None:
                     self._answer_sync(each, self._synced(each), now_ms)
 
-    def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: float) -> ErrorCode:
+    def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: float) -> GroupError:
         error = self._member_error(member_id, instance_id, generation)
-        if error is not ErrorCode.none:
+        if error is not GroupError.NONE:
             return error
         self._touch(self.members[member_id], now_ms)
-        return ErrorCode.rebalance_in_progress if self.state is State.PREPARING else ErrorCode.none
+        return GroupError.REBALANCING if self.state is State.PREPARING else GroupError.NONE
 
-    def leave(self, member_id: str, instance_id: str | None, now_ms: float) -> ErrorCode:
+    def leave(self, member_id: str, instance_id: str | None, now_ms: float) -> GroupError:
         if instance_id is not None and not member_id:
             member_id = self.static.get(instance_id, "")
         if self.pending.pop(member_id, None) is not None:
-            return ErrorCode.none
+            return GroupError.NONE
         error = self._identity_error(member_id, instance_id)
-        if error is ErrorCode.none:
+        if error is GroupError.NONE:
             self._drop(self.members[member_id], now_ms)
         return error
 
-    def commit_error(self, member_id: str, instance_id: str | None, generation: int, now_ms: float) -> ErrorCode:
+    def commit_error(self, member_id: str, instance_id: str | None, generation: int, now_ms: float) -> GroupError:
         """Whether this member may commit offsets now. An empty group takes them from anyone without a generation."""
         if generation < 0 and not member_id and instance_id is None and not self.members:
-            return ErrorCode.none
+            return GroupError.NONE
         error = self._member_error(member_id, instance_id, generation)
-        if error is not ErrorCode.none:
+        if error is not GroupError.NONE:
             return error
         self._touch(self.members[member_id], now_ms)
-        return ErrorCode.rebalance_in_progress if self.state is State.COMPLETING else ErrorCode.none
+        return GroupError.REBALANCING if self.state is State.COMPLETING else GroupError.NONE
 
     # Time
 
@@ -327,7 +334,7 @@ class Group:
         self._join_until_ms += by_ms
         self._sync_until_ms += by_ms
 
-    def dismiss_all(self, error: ErrorCode) -> None:
+    def dismiss_all(self, error: GroupError) -> None:
         """Answers everyone who waits: the group is no longer coordinated here."""
         for member in self.members.values():
             self._dismiss(member, error)
@@ -335,7 +342,7 @@ class Group:
     # Parts
 
     def _drop(self, member: Member, now_ms: float) -> None:
-        self._dismiss(member, ErrorCode.unknown_member_id)
+        self._dismiss(member, GroupError.UNKNOWN_MEMBER)
         self._remove(member)
         self._prepare(now_ms)
 
@@ -347,7 +354,7 @@ class Group:
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), "")
 
-    def _dismiss(self, member: Member, error: ErrorCode) -> None:
+    def _dismiss(self, member: Member, error: GroupError) -> None:
         joining, syncing = member.joining, member.syncing
         member.joining = member.syncing = None
         if joining is not None:
@@ -362,20 +369,20 @@ class Group:
             answer(synced)
 
     def _synced(self, member: Member) -> Synced:
-        return Synced(ErrorCode.none, member.assignment, self.protocol_type, self.protocol)
+        return Synced(GroupError.NONE, member.assignment, self.protocol_type, self.protocol)
 
     def _touch(self, member: Member, now_ms: float) -> None:
         member.deadline_ms = now_ms + member.session_timeout_ms
 
-    def _identity_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
+    def _identity_error(self, member_id: str, instance_id: str | None) -> GroupError:
         if instance_id is not None and self.static.get(instance_id, member_id) != member_id:
-            return ErrorCode.fenced_instance_id
+            return GroupError.FENCED_INSTANCE
         if member_id not in self.members or (instance_id is not None and instance_id not in self.static):
-            return ErrorCode.unknown_member_id
-        return ErrorCode.none
+            return GroupError.UNKNOWN_MEMBER
+        return GroupError.NONE
 
-    def _member_error(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    def _member_error(self, member_id: str, instance_id: str | None, generation: int) -> GroupError:
         error = self._identity_error(member_id, instance_id)
-        if error is ErrorCode.none and generation != self.generation:
-            return ErrorCode.illegal_generation
+        if error is GroupError.NONE and generation != self.generation:
+            return GroupError.STALE_GENERATION
         return error

@@ -2,8 +2,31 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
-from kio.schema.errors import ErrorCode
+
+class GroupError(Enum):
+    """What a member is told instead of what it asked for."""
+
+    NONE = auto()
+    INVALID_NAME = auto()
+    INVALID_SESSION_TIMEOUT = auto()
+    UNKNOWN_GROUP = auto()
+    NOT_EMPTY = auto()
+    """Somebody is in the group that was to be deleted."""
+    GROUP_FULL = auto()
+    INCONSISTENT_PROTOCOL = auto()
+    """The member supports nothing that all others do."""
+    MEMBER_ID_REQUIRED = auto()
+    """The id that it was given just now: it is to join again with it."""
+    UNKNOWN_MEMBER = auto()
+    FENCED_INSTANCE = auto()
+    """Another process has joined under the same instance id."""
+    STALE_GENERATION = auto()
+    REBALANCING = auto()
+    """It is to join again."""
+    NOT_COORDINATOR = auto()
+    """Another broker has the group: it is to look for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +62,7 @@ class JoinedMember:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    error: ErrorCode
+    error: GroupError
     member_id: str = ""
     generation: int = -1
     protocol_type: str | None = None
@@ -61,7 +84,7 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    error: ErrorCode
+    error: GroupError
     assignment: bytes = b""
     protocol_type: str | None = None
     protocol: str | None = None

@@ -9,13 +9,12 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kio.schema.errors import ErrorCode
-
+from lakestream.coordination.groups.commits import CommitQueue
+from lakestream.coordination.groups.keeping import restored
+from lakestream.coordination.groups.model import GroupError
+from lakestream.coordination.groups.state import Group
+from lakestream.coordination.settings import GroupSettings
 from lakestream.errors import LakestreamError, NotCoordinator, Unavailable
-from lakestream.kafka.groups.commits import CommitQueue
-from lakestream.kafka.groups.keeping import restored
-from lakestream.kafka.groups.state import Group
-from lakestream.kafka.settings import GroupSettings
 from lakestream.metadata.groups import GroupRows, GroupState, lease_address
 from lakestream.metadata.store import Store
 
@@ -139,7 +138,7 @@ class GroupLeases:
             for each in held.answers:
                 each.refuse()
             held.answers.clear()
-            held.machine.dismiss_all(ErrorCode.not_coordinator)
+            held.machine.dismiss_all(GroupError.NOT_COORDINATOR)
             held.give_answers()
 
     async def renew_forever(self) -> None:

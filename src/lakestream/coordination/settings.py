@@ -1,0 +1,26 @@
+"""What an operator may set about coordination: text and numbers, no components."""
+
+import msgspec
+
+
+class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Consumer groups, classic protocol."""
+
+    initial_rebalance_delay_ms: int = 250
+    """How long the first join of an empty group waits for others."""
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    max_members: int = 10_000
+    max_metadata_bytes: int = 4_096
+    """The largest text a client may keep with a committed offset."""
+    lease_ttl_ms: int = 5_000
+    """After a coordinator dies, its groups wait at most this long for another."""
+    idle_release_ms: int = 60_000
+    """A group without members gives its lease back after this time."""
+    offsets_retention_ms: int = 7 * 24 * 3_600_000
+    """Offsets of a group without members go this long after the last one left, or after they were committed. Kafka's
+    `offsets.retention.minutes`."""
+    sweep_interval_ms: int = 600_000
+    """How often a broker looks for what has lapsed."""
+    max_swept_groups: int = 1_000
+    """The most groups that one look takes in; the next goes on behind them."""
