@@ -1,17 +1,13 @@
-"""Concrete backends by URL. Only this module and `tables` name them."""
+"""Metadata store and bucket by their URLs, checked against each other."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from urllib.parse import urlsplit
 
-from lakestream import objects
+from lakestream import metadata, objects
 from lakestream.bucket.identity import check_identity
 from lakestream.bucket.saved import saving
-from lakestream.errors import RequestError
 from lakestream.metadata.store import Store
-from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime, system
 from lakestream.settings import Settings
@@ -43,7 +39,7 @@ def saving_rows(settings: Settings, backends: Backends) -> AbstractAsyncContextM
 async def open_unchecked(settings: Settings) -> AsyncIterator[Backends]:
     """For what mends a bucket that `open_backends` refuses, and for nothing else."""
     runtime = system()
-    store = await open_metadata(settings.metadata)
+    store = await metadata.open(settings.metadata)
     try:
         yield Backends(store, objects.open(settings.bucket), runtime, settings.external_catalog)
     finally:
@@ -52,17 +48,4 @@ async def open_unchecked(settings: Settings) -> AsyncIterator[Backends]:
 
 def metadata_place(settings: Settings) -> str:
     """Where the metadata store is, if that is a file: then a second one is a copy."""
-    parts = urlsplit(settings.metadata)
-    return f"sqlite://{Path(parts.path).resolve()}" if parts.scheme == "sqlite" else ""
-
-
-async def open_metadata(url: str) -> Store:
-    parts = urlsplit(url)
-    if parts.scheme != "sqlite" or parts.netloc or not parts.path.startswith("/"):
-        raise RequestError(f"{url!r} is no metadata store: use sqlite:///absolute/path")
-    path = Path(parts.path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RequestError(f"the metadata directory {path.parent} cannot be used: {error.strerror}") from error
-    return await open_sqlite(str(path))
+    return metadata.place_of(settings.metadata)

@@ -16,11 +16,11 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from lakestream.errors import LakestreamError, Unavailable
-from lakestream.metadata.store import ABSENT, Address, Entry, Lease, Outcome, Transaction
+from lakestream.metadata.store import Address, Entry, Lease, Outcome, Transaction
 from lakestream.metadata.stores.sqlite import rows
 from lakestream.metadata.stores.sqlite.batch import Batch, ShardChanges
 from lakestream.metadata.stores.sqlite.worker import Lane, connect, decided_errors, transaction
+from lakestream.metadata.stores.watching import Watchers
 
 
 async def open_sqlite(path: str) -> "SqliteStore":
@@ -55,18 +55,6 @@ class _Query:
     run: Callable[[sqlite3.Connection], Any]
 
 
-class _Waiter:
-    __slots__ = ("changed", "seen")
-
-    def __init__(self, seen: Mapping[Address, int], changed: asyncio.Future[None]) -> None:
-        self.seen = seen
-        self.changed = changed
-
-    def wake(self) -> None:
-        if not self.changed.done():
-            self.changed.set_result(None)
-
-
 class SqliteStore:
     """Implements `Store`. Made by `open_sqlite`."""
 
@@ -77,9 +65,7 @@ class SqliteStore:
         self._writer: Lane[_Write] = Lane("metadata-writer", self._write, self._detect_others)
         self._reader: Lane[_Get | _Query] = Lane("metadata-reader", self._read)
         self._loop = asyncio.get_running_loop()
-        self._waiters: dict[str, dict[str, dict[_Waiter, None]]] = {}
-        self._rechecks: set[asyncio.Task[None]] = set()
-        self._closed = False
+        self._watchers = Watchers(self.get, self._writer.poll)
         self._data_version = 0
         """Of the writer's connection, used in its thread only."""
 
@@ -107,20 +93,7 @@ class SqliteStore:
         return outcomes
 
     async def watch(self, seen: Mapping[Address, int], *, timeout_ms: int) -> bool:
-        waiter = _Waiter(dict(seen), self._loop.create_future())
-        # Registered before the first look: a change is either seen by it or reported.
-        self._register(waiter)
-        try:
-            await self._look([waiter])
-            async with asyncio.timeout(timeout_ms / 1000):
-                await waiter.changed
-        except TimeoutError:
-            return not waiter.changed.cancelled()  # set in the same moment
-        finally:
-            self._unregister(waiter)
-        if self._closed:
-            raise Unavailable("the metadata store was closed")
-        return True
+        return await self._watchers.watch(seen, timeout_ms=timeout_ms)
 
     async def acquire_lease(self, address: Address, holder: str, *, ttl_ms: int) -> Lease:
         work = _Write([address], lambda batch: batch.acquire_lease(address, holder, ttl_ms))
@@ -136,9 +109,7 @@ class SqliteStore:
         return leases
 
     async def close(self) -> None:
-        self._closed = True
-        for waiter in self._all_waiters():
-            waiter.wake()
+        self._watchers.close()
         await self._writer.close(self._write_connection.close)
         await self._reader.close(self._read_connection.close)
 
@@ -167,69 +138,20 @@ class SqliteStore:
 
     def _report(self, changes: dict[str, ShardChanges]) -> None:
         """After the commit, in the writer's thread: whoever registers later finds the change by looking."""
-        watched = {shard: changed for shard, changed in changes.items() if shard in self._waiters}
+        watched = {shard: changed for shard, changed in changes.items() if self._watchers.has_shard(shard)}
         if watched:
             self._loop.call_soon_threadsafe(self._notify, watched)
 
+    def _notify(self, changes: dict[str, ShardChanges]) -> None:
+        for shard, changed in changes.items():
+            versions = {key: entry.version for key, entry in changed.puts.items()}
+            self._watchers.changed(shard, versions, changed.deleted)
+
     def _detect_others(self) -> None:
         """In the writer's thread: have other processes written? Errors show when somebody reads or writes."""
-        if self._waiters:
+        if self._watchers:
             with suppress(sqlite3.Error):
                 version = rows.data_version(self._write_connection)
                 if version != self._data_version:
                     self._data_version = version
-                    self._loop.call_soon_threadsafe(self._recheck, None)
-
-    def _notify(self, changes: dict[str, ShardChanges]) -> None:
-        doubtful: dict[_Waiter, None] = {}
-        for shard, changed in changes.items():
-            for key, waiters in self._waiters.get(shard, {}).items():
-                entry = changed.puts.get(key)
-                if entry is not None:
-                    for waiter in waiters:
-                        # A report may come late: only a version above the one seen is news.
-                        if entry.version > waiter.seen[Address(shard, key)]:
-                            waiter.wake()
-                elif changed.deleted(key):
-                    doubtful.update(waiters)
-        if doubtful:
-            self._recheck(list(doubtful))
-
-    def _recheck(self, waiters: list[_Waiter] | None) -> None:
-        task = self._loop.create_task(self._look_again(self._all_waiters() if waiters is None else waiters))
-        self._rechecks.add(task)
-        task.add_done_callback(self._rechecks.discard)
-
-    async def _look_again(self, waiters: list[_Waiter]) -> None:
-        try:
-            await self._look(waiters)
-        except LakestreamError:
-            for waiter in waiters:  # they will meet the error themselves when they read
-                waiter.wake()
-
-    async def _look(self, waiters: list[_Waiter]) -> None:
-        """Wakes those for whom something differs."""
-        addresses = list(dict.fromkeys(address for waiter in waiters for address in waiter.seen))
-        entries = dict(zip(addresses, await self.get(addresses), strict=True))
-        versions = {address: ABSENT if entry is None else entry.version for address, entry in entries.items()}
-        for waiter in waiters:
-            if any(versions[address] != version for address, version in waiter.seen.items()):
-                waiter.wake()
-
-    def _register(self, waiter: _Waiter) -> None:
-        for shard, key in waiter.seen:
-            self._waiters.setdefault(shard, {}).setdefault(key, {})[waiter] = None
-        self._writer.poll(bool(self._waiters))
-
-    def _unregister(self, waiter: _Waiter) -> None:
-        for shard, key in waiter.seen:
-            keys = self._waiters[shard]
-            del keys[key][waiter]
-            if not keys[key]:
-                del keys[key]
-                if not keys:
-                    del self._waiters[shard]
-        self._writer.poll(bool(self._waiters))
-
-    def _all_waiters(self) -> list[_Waiter]:
-        return list(dict.fromkeys(w for keys in self._waiters.values() for waiters in keys.values() for w in waiters))
+                    self._loop.call_soon_threadsafe(self._watchers.something_changed)

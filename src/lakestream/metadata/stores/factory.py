@@ -1,0 +1,32 @@
+"""A metadata store by its URL. A further backend is one folder beside this file and one case here."""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from lakestream.errors import RequestError
+from lakestream.metadata.store import Store
+from lakestream.metadata.stores.sqlite.store import open_sqlite
+
+
+async def open(url: str) -> Store:
+    """sqlite:///absolute/path. Raises `RequestError` if it cannot be used. Belongs to the running event loop."""
+    path = _sqlite_path(url)
+    if path is None:
+        raise RequestError(f"{url!r} is no metadata store: use sqlite:///absolute/path")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RequestError(f"the metadata directory {path.parent} cannot be used: {error.strerror}") from error
+    return await open_sqlite(str(path))
+
+
+def place_of(url: str) -> str:
+    """Where the store is, if it is a file: then a second one is a copy. Empty: it is a server's."""
+    path = _sqlite_path(url)
+    return "" if path is None else f"sqlite://{path.resolve()}"
+
+
+def _sqlite_path(url: str) -> Path | None:
+    parts = urlsplit(url)
+    is_sqlite = parts.scheme == "sqlite" and not parts.netloc and parts.path.startswith("/")
+    return Path(parts.path) if is_sqlite else None
