@@ -24,7 +24,7 @@ TEST_ENV = LAKESTREAM_KAFKA_LIBS=$(KAFKA_LIBS) LAKESTREAM_SPARK_JARS=$$(echo $(S
 PYTEST_ARGS ?=
 PYTEST = $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
 
-.PHONY: help up test test-all bench simulate lint lock format jars nessie-jar hive-jars spark-s3-jars yarn-jars \
+.PHONY: help up check test test-all bench simulate lint lock format jars nessie-jar hive-jars spark-s3-jars yarn-jars \
   trino-jars kit-jars kcat clean
 
 help: ## Show this list
@@ -54,6 +54,9 @@ lint: .venv/.dev ## Check style, types and the rules between rooms
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+check: .cache/kernels lint ## The inner loop: lint, and the tests of single modules and seams
+	$(PYTEST) tests/unit tests/contract tests/model $(PYTEST_ARGS)
 
 jars: .venv/.complete ## Fetch Kafka's tools and Iceberg for Spark, which tests and benchmarks use
 	@$(JAVA) && export JAVA_HOME && \

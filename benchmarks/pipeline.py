@@ -36,7 +36,7 @@ from lakestream.metadata.topics.list import Topics
 from lakestream.model import StreamPartition
 from lakestream.node.tables import io_properties
 from lakestream.objects import ObjectStore
-from lakestream.pipeline import SparkDriver, SparkSettings, SparkTiles
+from lakestream.pipeline import DriverSettings, SparkDriver, SparkTiles
 from lakestream.runtime import Runtime, system
 from lakestream.wal import Section, build, object_key
 
@@ -97,7 +97,7 @@ async def _running(folder: Path, bucket_url: str) -> AsyncIterator["_Bench"]:
     store = await open_sqlite(str(folder / "metadata.db"))
     bucket = objects.open(bucket_url)
     catalog = PyIcebergTables(store, bucket.url, runtime, io_properties=io_properties(os.environ))
-    driver = SparkDriver(SparkSettings(master="local[2]"))
+    driver = SparkDriver(DriverSettings(master="local[2]"))
     try:
         await driver.start()
         lake = Lake(store, catalog, bucket, SparkTiles(driver), runtime, PipelineSettings())

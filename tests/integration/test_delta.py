@@ -22,7 +22,7 @@ from lakestream.catalog.embedded.mirrored import TAG, IcebergSide
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.errors import Conflict, StorageError
 from lakestream.frontier.delta import Mirrored, Mirrors
-from lakestream.frontier.delta.port import Step
+from lakestream.frontier.delta.port import MirrorStep
 from lakestream.frontier.delta.rs import DeltaRs
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.topics.list import Topics
@@ -133,10 +133,10 @@ def test_a_log_takes_one_step_from_each_version(lake: Scene) -> None:
         assert shown == seen
         assert shown is not None
         assert shown.snapshot_id == lake.view.snapshot_id
-        step = Step([], [], [], 7, shown.metadata_version + 1, 0)
+        step = MirrorStep([], [], [], 7, shown.metadata_version + 1, 0)
         lake.run(rival.commit(location, shown, step))
         with pytest.raises(Conflict):
-            lake.run(lake.delta.commit(location, shown, Step([], sorted(shown.paths), [], 8, 9, 0)))
+            lake.run(lake.delta.commit(location, shown, MirrorStep([], sorted(shown.paths), [], 8, 9, 0)))
         with pytest.raises(Conflict):
             lake.run(rival.create(location, "orders", shown.columns))
         assert delta_rs(lake.folder) == expected(3)
@@ -304,7 +304,7 @@ def test_the_log_stays_bounded(lake: Scene) -> None:
         shown = lake.run(lake.delta.read(lake.view.location))
         assert shown is not None
         for number in range(52):
-            step = Step([], [], [], 1, shown.metadata_version, number)
+            step = MirrorStep([], [], [], 1, shown.metadata_version, number)
             lake.run(lake.delta.commit(lake.view.location, shown, step))
             shown = lake.run(lake.delta.read(lake.view.location))
             assert shown is not None

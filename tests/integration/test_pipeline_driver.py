@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakestream.pipeline.session import SparkSettings, options
+from lakestream.pipeline.session import DriverSettings, options
 
 pytestmark = pytest.mark.spark
 
@@ -15,7 +15,7 @@ _PROGRAM = """
 import asyncio, gc, json, os, sys, zipimport
 import psutil
 from lakestream.errors import Unavailable
-from lakestream.pipeline import SparkDriver, SparkSettings, SparkTiles
+from lakestream.pipeline import SparkDriver, DriverSettings, SparkTiles
 from lakestream.frontier.moving.tile import Tile
 from uuid import UUID
 
@@ -29,7 +29,7 @@ def about(_):
     }
 
 async def main():
-    driver = SparkDriver(SparkSettings(master="local[1]"))
+    driver = SparkDriver(DriverSettings(master="local[1]"))
     await driver.start()
     found = (await driver.thread.call(lambda: driver.context.parallelize([1], 1).map(about).collect()))[0]
     sockets = [each for child in psutil.Process().children() for each in child.net_connections("tcp")]
@@ -48,7 +48,7 @@ async def main():
         found["dead"] = str(error)
     found["alive"] = driver.alive
     await driver.stop()
-    again = SparkDriver(SparkSettings(master="local[1]"))
+    again = SparkDriver(DriverSettings(master="local[1]"))
     await again.start()
     found["again"] = await again.thread.call(lambda: again.context.parallelize([3], 1).collect())
     await again.stop()
@@ -75,8 +75,8 @@ def test_driver_daemon_and_runner() -> None:
 
 
 def test_a_cluster_is_not_bound_to_this_machine_and_the_users_options_win() -> None:
-    here = options(SparkSettings(master="local[3]"), Path("/scratch"))
+    here = options(DriverSettings(master="local[3]"), Path("/scratch"))
     assert here["spark.driver.bindAddress"] == "127.0.0.1"
-    there = options(SparkSettings(master="spark://h:7077", options={"spark.locality.wait": "9s"}), Path("/scratch"))
+    there = options(DriverSettings(master="spark://h:7077", options={"spark.locality.wait": "9s"}), Path("/scratch"))
     assert "spark.driver.bindAddress" not in there
     assert there["spark.locality.wait"] == "9s"

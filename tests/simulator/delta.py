@@ -8,7 +8,7 @@ import pyarrow as pa
 from lakestream.catalog.embedded.files import version_of
 from lakestream.catalog.port import View
 from lakestream.errors import Conflict
-from lakestream.frontier.delta.port import Shown, Step
+from lakestream.frontier.delta.port import MirrorStep, Shown
 from simulator.auditor import Auditor
 from simulator.world import World
 
@@ -40,7 +40,7 @@ class SimulatedDelta:
 
         await self._world.operation("put delta", apply, place="bucket")
 
-    async def commit(self, location: str, shown: Shown, step: Step) -> None:
+    async def commit(self, location: str, shown: Shown, step: MirrorStep) -> None:
         def apply() -> None:
             now = self._logs[location]
             if now.log_version != shown.log_version:

@@ -25,7 +25,7 @@ from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.catalog.port import View
 from lakestream.errors import Conflict
 from lakestream.frontier.delta import DeltaLog, Mirrored, Mirrors
-from lakestream.frontier.delta.port import Shown, Step
+from lakestream.frontier.delta.port import MirrorStep, Shown
 from lakestream.frontier.delta.rs import DeltaRs
 from lakestream.frontier.moving.naming import DATA_FOLDER
 from lakestream.frontier.settings import PipelineSettings
@@ -59,7 +59,7 @@ class MemoryLog:
             raise Conflict(f"the log of {name} is there")
         self.versions[location] = [Shown(0, frozenset(), columns)]
 
-    async def commit(self, location: str, shown: Shown, step: Step) -> None:
+    async def commit(self, location: str, shown: Shown, step: MirrorStep) -> None:
         newest = self.versions[location][-1]
         if newest.log_version != shown.log_version:
             raise Conflict(f"{location} is at {newest.log_version} by now")

@@ -22,7 +22,7 @@ from pyiceberg.typedef import Record
 from lakestream.catalog import View
 from lakestream.catalog.embedded.commit import Change, Current
 from lakestream.catalog.embedded.tables import PyIcebergTables
-from lakestream.catalog.manifests.snapshot import Plan, SnapshotBuilder
+from lakestream.catalog.manifests.snapshot import SnapshotBuilder, SnapshotPlan
 from lakestream.model import DataFile, WrittenFile
 from lakestream.table.schema import UNPARTITIONED
 from support.tables import write_file
@@ -60,7 +60,7 @@ class Outsider:
     ) -> Current:
         def prepare(metadata: TableMetadata, written: list[str]) -> Change:
             now_ms = metadata.last_updated_ms + 1
-            plan = Plan(add, {file.path for file in remove}, {}, uuid4().int >> 66, now_ms, uuid4(), 7)
+            plan = SnapshotPlan(add, {file.path for file in remove}, {}, uuid4().int >> 66, now_ms, uuid4(), 7)
             commits = self.tables.commits
             added, *_ = SnapshotBuilder(commits.files, commits.index, metadata, plan, written).build()
             return Change((), (added, on(branch, plan.snapshot_id), *also))

@@ -14,7 +14,7 @@ from support.worlds import CATALOGS, Open, over, run
 from lakestream.catalog.port import View
 from lakestream.frontier.collecting.orphans import Orphans
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.moving.advance import Moved, Tail, advance, commit, plan_tail, read_tail
+from lakestream.frontier.moving.advance import DueTail, Moved, advance, commit, plan_tail, read_tail
 from lakestream.frontier.moving.naming import data_key
 from lakestream.frontier.moving.plan import Plan, Range
 from lakestream.frontier.moving.replacement import replaceable
@@ -86,7 +86,7 @@ class Slow:
     """A pipeline that has written its files and not committed them yet."""
 
     lake: Lake
-    tail: Tail
+    tail: DueTail
     planned: Plan
     outcomes: list[TileOutcome]
 

@@ -14,7 +14,7 @@ from lakestream.metadata.log.partition import raise_fence, read_extents
 from lakestream.metadata.store import Outcome, Transaction
 from lakestream.model import StreamPartition
 from lakestream.stream import Streams, StreamSettings
-from lakestream.wal import WAL_PREFIX, Footer, Placed, Receipt, Refused, SectionReceipt, read_footer
+from lakestream.wal import WAL_PREFIX, Footer, Placed, Receipt, RefusedRange, SectionReceipt, read_footer
 
 
 async def topic(streams: Streams) -> list[StreamPartition]:
@@ -52,7 +52,7 @@ def test_a_receipt_names_every_extent_of_a_section_and_what_was_refused() -> Non
         [(key, receipt)] = (await told(cluster)).items()
         assert {key} == {named for named, _ in extents}
         one, two = (each for _, each in extents)
-        between = Refused(one.position + one.length, 2 * len(first), DUPLICATE)
+        between = RefusedRange(one.position + one.length, 2 * len(first), DUPLICATE)
         assert receipt.sections == (SectionReceipt(partition, (one, two), (between,)),)
 
     asyncio.run(main())

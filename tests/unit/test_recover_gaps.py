@@ -9,7 +9,7 @@ import pytest
 from support.batches import batch as build_batch
 from support.records import parse
 
-from lakestream.bucket.rebuilding import Fate, Rebuilt, Section, rebuild
+from lakestream.bucket.rebuilding import Fate, FoundSection, Rebuilt, rebuild
 from lakestream.errors import StorageError
 from lakestream.metadata.log.commit import Offer, batch_at, decide
 from lakestream.metadata.log.head import Accepted, Head, ProducerState
@@ -29,21 +29,21 @@ class Log:
     head: Head = field(default_factory=Head)
     producers: dict[int, ProducerState] = field(default_factory=dict)
     objects: dict[str, bytes] = field(default_factory=dict)
-    sections: list[Section] = field(default_factory=list)
+    sections: list[FoundSection] = field(default_factory=list)
     fates: dict[str, Fate] = field(default_factory=dict)
     records: dict[int, bytes] = field(default_factory=dict)
 
-    def put(self, session: str, *batches: bytes, time_ms: int = 0) -> Section:
+    def put(self, session: str, *batches: bytes, time_ms: int = 0) -> FoundSection:
         flush = 1 + sum(section.order[1] == session for section in self.sections)
         key, data = f"{session}-{flush}", b"".join(batches)
         count = sum(info.record_count for info in walk(data))
         span = Span(PARTITION, 0, len(data), crc32c(data), count, 0)
         self.objects[key] = data
-        section = Section(key, span, (time_ms, session, flush))
+        section = FoundSection(key, span, (time_ms, session, flush))
         self.sections.append(section)
         return section
 
-    def commit(self, section: Section, *, receipt: bool = True) -> tuple[Accepted, ...]:
+    def commit(self, section: FoundSection, *, receipt: bool = True) -> tuple[Accepted, ...]:
         data = self.objects[section.object_key]
         batches = [batch_at(info, 0) for info in walk(data)]
         _, session, flush = section.order
@@ -142,9 +142,9 @@ def play(seed: int) -> Log:
     answer, elsewhere too. Of each session's flushes only the last may lack their receipts, and single ones before."""
     chance, log = random.Random(seed), Log()
     sequences, saved = dict.fromkeys(range(3), 0), dict[int, ProducerState]()
-    waiting: dict[str, list[Section]] = {"a": [], "b": [], "c": []}
+    waiting: dict[str, list[FoundSection]] = {"a": [], "b": [], "c": []}
     unsettled: dict[int, bytes] = {}
-    committed: dict[str, list[Section]] = {"a": [], "b": [], "c": []}
+    committed: dict[str, list[FoundSection]] = {"a": [], "b": [], "c": []}
     for step in range(chance.randint(4, 40)):
         session = chance.choice("abc")
         if waiting[session] and chance.random() < 0.6:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.lake import BASE_MS, Lake, expected, shuffled, table
 
 from lakestream.table.parquet.arrow import ARROW_SCHEMA
-from lakestream.table.parquet.footers import Footer, parse_footers
+from lakestream.table.parquet.footers import ParquetFooter, parse_footers
 from lakestream.table.reading.files import UNBOUNDED
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
@@ -71,6 +71,6 @@ def test_the_newest_time_of_a_footer_is_never_too_low(stored: str, store_schema:
     sink = io.BytesIO()
     pq.write_table(rows, sink, store_schema=store_schema, use_deprecated_int96_timestamps=stored == "INT96")
     [footer] = parse_footers(["a.parquet"], [sink.getvalue()])
-    assert isinstance(footer, Footer)
+    assert isinstance(footer, ParquetFooter)
     [group] = footer.groups
     assert group.timestamp_max_ms == (newest_ms + 1 if stored in ("ms", "us", "ns") else UNBOUNDED)

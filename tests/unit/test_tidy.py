@@ -129,3 +129,12 @@ def test_the_lock_names_versions_and_hashes_only() -> None:
     lines = [line for lock in locks for line in lock.read_text().splitlines()]
     legal = re.compile(r"[a-z0-9][a-z0-9.-]*==\S+( ; [^/]*)? \\|    --hash=sha256:[0-9a-f]{64}( \\)?")
     assert [line for line in lines if not legal.fullmatch(line)] == []
+
+
+def test_a_class_name_means_one_thing() -> None:
+    defined: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                defined.setdefault(node.name, []).append(_room(path))
+    assert {name: paths for name, paths in defined.items() if len(paths) > 1} == {}

@@ -16,7 +16,7 @@ from lakestream.model import StreamPartition
 from lakestream.objects import Buffer, MemoryObjects
 from lakestream.records import crc32c
 from lakestream.runtime import system
-from lakestream.wal import NOT_TOLD, Footer, Placed, Receipt, Refused, Section, SectionReceipt, Span, format
+from lakestream.wal import NOT_TOLD, Footer, Placed, Receipt, RefusedRange, Section, SectionReceipt, Span, format
 
 KEY = "wal/0000000007/session-0000000003.wal"
 TOPIC = UUID("11111111-2222-4333-8444-555555555555")
@@ -43,7 +43,7 @@ receipts = st.lists(
                 partitions,
                 st.lists(st.builds(Placed, *[st.integers(0, 2**63 - 1)] * 4), max_size=2).map(tuple),
                 st.lists(
-                    st.builds(Refused, *[st.integers(0, 2**63 - 1)] * 2, st.sampled_from(("duplicate", "fenced"))),
+                    st.builds(RefusedRange, *[st.integers(0, 2**63 - 1)] * 2, st.sampled_from(("duplicate", "fenced"))),
                     max_size=2,
                 ).map(tuple),
             ),

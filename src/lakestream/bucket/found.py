@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
-from lakestream.bucket.rebuilding import Fate, Section
+from lakestream.bucket.rebuilding import Fate, FoundSection
 from lakestream.catalog.embedded.files import version_of
 from lakestream.catalog.embedded.sealed import checksum_in
 from lakestream.errors import CorruptObject, ObjectMissing
@@ -44,7 +44,7 @@ class FoundTable:
 class FoundWal:
     """`unreadable`: what is wrong with objects that tell nothing."""
 
-    sections: dict[StreamPartition, list[Section]] = field(default_factory=lambda: defaultdict(list))
+    sections: dict[StreamPartition, list[FoundSection]] = field(default_factory=lambda: defaultdict(list))
     fates: dict[StreamPartition, dict[str, Fate]] = field(default_factory=lambda: defaultdict(dict))
     generation: int = 0
     objects: int = 0
@@ -138,7 +138,7 @@ async def find_wal(objects: ObjectStore, clusters: Iterable[str], tell: Tell) ->
         # By the bucket's clock, but a later flush of a session never before an earlier one.
         time_ms = latest[footer.session] = max(info.modified_ms, latest.get(footer.session, 0))
         for span in footer.spans:
-            section = Section(info.key, span, (time_ms, footer.session, footer.flush))
+            section = FoundSection(info.key, span, (time_ms, footer.session, footer.flush))
             found.sections[span.partition].append(section)
         _add_fates(found, footer)
         given_up |= {receipt.object_key for receipt in footer.receipts if not receipt.sections}

@@ -36,7 +36,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Placement:
     """These batches of the candidate were in the log; its others were refused. `is_early`: some of those would not have
     been, at that point of the log."""
 
@@ -78,7 +78,7 @@ def _is_before(sequence: int, other: int) -> bool:
 
 def accept(
     candidate: Candidate, states: States, base_offset: int, waiting: Waiting | None
-) -> tuple[Choice, dict[int, ProducerState]]:
+) -> tuple[Placement, dict[int, ProducerState]]:
     """What a commit would have accepted at this offset, and the producers' states after it."""
     after = dict(states)
     accepted = []
@@ -95,7 +95,7 @@ def accept(
             accepted.append(batch)
             remember(after, batch, base_offset)
             base_offset += batch.record_count
-    return Choice(candidate, tuple(accepted), is_early), after
+    return Placement(candidate, tuple(accepted), is_early), after
 
 
 def remember(states: dict[int, ProducerState], batch: Batch, base_offset: int) -> None:
@@ -104,7 +104,7 @@ def remember(states: dict[int, ProducerState], batch: Batch, base_offset: int) -
         states[batch.producer_id] = replayed(known, batch, base_offset, batch.max_timestamp_ms)
 
 
-class Known(NamedTuple):
+class KnownBatches(NamedTuple):
     """Batches that lie side by side in the log and in an object, and their first offset."""
 
     base_offset: int
@@ -116,7 +116,7 @@ class Known(NamedTuple):
         return self.base_offset + sum(batch.record_count for batch in self.batches)
 
 
-def fill(known: Sequence[Known], candidates: Sequence[Candidate], frontier: int) -> dict[int, list[Choice]]:
+def fill(known: Sequence[KnownBatches], candidates: Sequence[Candidate], frontier: int) -> dict[int, list[Placement]]:
     """What fills each gap that is not below the frontier, by the offset at which the gap ends. `known`: in order of
     offsets. A gap for which there is nothing is left out, and all behind it."""
     best: _Search | None = None
@@ -128,7 +128,7 @@ def fill(known: Sequence[Known], candidates: Sequence[Candidate], frontier: int)
         if best is None or search.farthest > best.farthest:
             best = search
     assert best is not None
-    filled: dict[int, list[Choice]] = {}
+    filled: dict[int, list[Placement]] = {}
     for end, choice in best.chosen or best.farthest_chosen:
         filled.setdefault(end, []).append(choice)
     return filled
@@ -138,13 +138,13 @@ def fill(known: Sequence[Known], candidates: Sequence[Candidate], frontier: int)
 class _Search:
     """Depth first: which section was committed next. `chosen`: with the offset at which the choice's gap ends."""
 
-    known: Sequence[Known]
+    known: Sequence[KnownBatches]
     candidates: Sequence[Candidate]
     is_ordered: bool
     is_continuous: bool
-    chosen: list[tuple[int, Choice]] = field(default_factory=list)
+    chosen: list[tuple[int, Placement]] = field(default_factory=list)
     farthest: int = -1
-    farthest_chosen: list[tuple[int, Choice]] = field(default_factory=list)
+    farthest_chosen: list[tuple[int, Placement]] = field(default_factory=list)
     steps: int = 0
 
     def run(self, number: int, offset: int, states: dict[int, ProducerState]) -> bool:

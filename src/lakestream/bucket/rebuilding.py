@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from lakestream.bucket.gaps import Candidate, Choice, Known, Waiting, accept, fill, remember
+from lakestream.bucket.gaps import Candidate, KnownBatches, Placement, Waiting, accept, fill, remember
 from lakestream.errors import StorageError
 from lakestream.metadata.log.commit import Batch, batch_at, remembered_offset
 from lakestream.metadata.log.head import Extent, ProducerState
@@ -24,7 +24,7 @@ STORES: Final = ("main",)
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class FoundSection:
     """One partition's part of a WAL object. `order`: what is known of its time, then its session and flush."""
 
     object_key: str
@@ -63,7 +63,7 @@ Read = Callable[[str, int, int], Awaitable[Buffer]]
 async def rebuild(
     partition: StreamPartition,
     frontier: int,
-    sections: Iterable[Section],
+    sections: Iterable[FoundSection],
     fates: dict[str, Fate],
     producers: dict[int, ProducerState],
     read: Read,
@@ -102,11 +102,11 @@ class _Evidence:
     """What is known of single batches. `repeated`: records of sections without receipt that are known elsewhere."""
 
     producers: dict[int, ProducerState]
-    known: list[Known] = field(default_factory=list)
+    known: list[KnownBatches] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
     repeated: int = 0
 
-    def take(self, section: Section, batches: Sequence[Batch], fate: Fate | None) -> None:
+    def take(self, section: FoundSection, batches: Sequence[Batch], fate: Fate | None) -> None:
         rest = list(batches)
         for place in () if fate is None else fate.placed:
             # Receipts of WAL format 2 tell only where a section begins: it is taken for whole.
@@ -115,7 +115,7 @@ class _Evidence:
             inside = tuple(each for each in rest if is_whole or start <= each.position < end)
             rest = [each for each in rest if not is_whole and not start <= each.position < end]
             if inside:
-                self.known.append(Known(place.base_offset, section.object_key, inside))
+                self.known.append(KnownBatches(place.base_offset, section.object_key, inside))
         if rest and (fate is None or not fate.whole):
             _, session, flush = section.order
             self.candidates.append(Candidate(section.object_key, session, flush, tuple(rest)))
@@ -138,7 +138,7 @@ class _Evidence:
                     self.repeated += batch.record_count
                 else:
                     placed.add(_identity(batch))
-                    self.known.append(Known(offset, candidate.object_key, (batch,)))
+                    self.known.append(KnownBatches(offset, candidate.object_key, (batch,)))
             candidate = replace(candidate, elsewhere=frozenset(elsewhere))
             if candidate.unplaced:
                 self.candidates.append(candidate)
@@ -154,11 +154,11 @@ class _Work:
     rebuilt: Rebuilt
     read: Read
 
-    def replay(self, known: Known) -> None:
+    def replay(self, known: KnownBatches) -> None:
         """In the table: only its producers matter."""
         self._remember(known.batches, known.base_offset)
 
-    async def place(self, known: Known) -> None:
+    async def place(self, known: KnownBatches) -> None:
         if known.end_offset <= self.rebuilt.next_offset:
             raise StorageError(
                 f"partition {self.partition.index} of topic {self.partition.topic_id}: two receipts give the offsets"
@@ -187,7 +187,7 @@ class _Work:
                 return True
         return False
 
-    async def append_choice(self, candidates: list[Candidate], choice: Choice) -> None:
+    async def append_choice(self, candidates: list[Candidate], choice: Placement) -> None:
         """What the candidate has beside the choice stays one: a later attempt at the same may have been refused."""
         candidate, accepted = choice.candidate, choice.accepted
         for run in _runs(accepted):

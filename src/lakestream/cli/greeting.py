@@ -16,7 +16,7 @@ from lakestream.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_CATALOG
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ListedDoor:
     """A child, and the address at which clients reach it."""
 
     child: Child
@@ -26,7 +26,7 @@ class Door:
 class Greeting:
     """The parts of one `up`. Until the panel is shown, changes are what it will tell."""
 
-    def __init__(self, data: Path, brokers: Sequence[Door], http: Door, pipeline: Child | None) -> None:
+    def __init__(self, data: Path, brokers: Sequence[ListedDoor], http: ListedDoor, pipeline: Child | None) -> None:
         self.data = data
         self.brokers = brokers
         self.http = http
@@ -82,5 +82,5 @@ class Greeting:
         out.print(Panel(facts, title=title, subtitle="Ctrl-C stops everything", expand=False, padding=(1, 2)))
 
 
-def _catalog(door: Door) -> str:
+def _catalog(door: ListedDoor) -> str:
     return f"http://{door.address}/iceberg"

@@ -13,7 +13,7 @@ import typer
 
 from lakestream.cli.children import Child, Children
 from lakestream.cli.console import complain, fail, say
-from lakestream.cli.greeting import Door, Greeting
+from lakestream.cli.greeting import Greeting, ListedDoor
 from lakestream.runtime import format_host_port, is_everywhere, parse_host_port
 
 app = typer.Typer(help="Start everything on this machine.")
@@ -59,9 +59,9 @@ def up(
     def child(name: str, log: str, *arguments: str) -> Child:
         return Child(name, (*arguments, "--data", str(data)), data / "logs" / f"{log}.log")
 
-    def door(name: str, log: str, port: int, advertised: str, *arguments: str) -> Door:
+    def door(name: str, log: str, port: int, advertised: str, *arguments: str) -> ListedDoor:
         at = ("--host", bind, "--port", str(port), *(("--advertised", advertised) if advertised else ()))
-        return Door(child(name, log, *arguments, *at), advertised or format_host_port(bind, port))
+        return ListedDoor(child(name, log, *arguments, *at), advertised or format_host_port(bind, port))
 
     if is_everywhere(bind) and not (kafka_advertised and http_advertised):
         fail(

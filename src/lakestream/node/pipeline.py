@@ -18,7 +18,7 @@ async def run_pipeline(
 ) -> pipeline.Summary:
     """Until `stop`, or with `once` until nothing is due."""
     spark = settings.spark
-    session = pipeline.SparkSettings(
+    session = pipeline.DriverSettings(
         master=spark.master, driver_memory=spark.driver_memory, ui=spark.ui, options=spark.options
     )
     async with (

@@ -9,13 +9,13 @@ from lakestream.frontier.settings import PipelineSettings
 from lakestream.pipeline.java import find_java
 from lakestream.pipeline.runner import SparkTiles
 from lakestream.pipeline.service import Components, Summary, run
-from lakestream.pipeline.session import SparkDriver, SparkSettings
+from lakestream.pipeline.session import DriverSettings, SparkDriver
 
 __all__ = [
     "Components",
+    "DriverSettings",
     "PipelineSettings",
     "SparkDriver",
-    "SparkSettings",
     "SparkTiles",
     "Summary",
     "find_java",

@@ -23,7 +23,7 @@ from lakestream.metadata.store import Store
 from lakestream.metadata.topics.list import Topics
 from lakestream.objects import ObjectStore
 from lakestream.pipeline.runner import SparkTiles
-from lakestream.pipeline.session import SparkDriver, SparkSettings
+from lakestream.pipeline.session import DriverSettings, SparkDriver
 from lakestream.runtime import Runtime
 
 _log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class _Stopped(Exception):
 async def run(
     components: Components,
     settings: PipelineSettings,
-    spark: SparkSettings,
+    spark: DriverSettings,
     *,
     once: bool = False,
     stop: asyncio.Event | None = None,
@@ -79,7 +79,7 @@ class _Service:
         self,
         components: Components,
         settings: PipelineSettings,
-        spark: SparkSettings,
+        spark: DriverSettings,
         stop: asyncio.Event,
         on_tick: Callable[[Tick], None],
         on_ready: Callable[[], None],

@@ -46,7 +46,7 @@ _POLL_S: Final = 0.05
 _LAST_WORDS: Final = 600
 
 
-class SparkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DriverSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`master`: local[*], spark://…, yarn or k8s://…. `options` are Spark's own and win over ours."""
 
     master: str = "local[*]"
@@ -58,7 +58,7 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class SparkDriver:
     """One JVM and its context. Started once, stopped once; one at a time in a process, as PySpark has it."""
 
-    def __init__(self, settings: SparkSettings) -> None:
+    def __init__(self, settings: DriverSettings) -> None:
         self.thread: Final = OneThread("spark")
         self._settings = settings
         self._directory = Scratch()
@@ -142,11 +142,11 @@ class SparkDriver:
         return ""
 
 
-def _is_local(settings: SparkSettings) -> bool:
+def _is_local(settings: DriverSettings) -> bool:
     return settings.master.startswith("local")
 
 
-def _python(settings: SparkSettings) -> str:
+def _python(settings: DriverSettings) -> str:
     """What the workers run. Nodes of a cluster have their environment where this machine has it, unless told otherwise
     in one of Spark's own ways."""
     chosen = settings.options.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
@@ -174,7 +174,7 @@ def error_text(error: Exception) -> str:
     return " ".join(text.partition("\n\tat ")[0].split()) or type(error).__name__
 
 
-def options(settings: SparkSettings, scratch: Path) -> dict[str, str]:
+def options(settings: DriverSettings, scratch: Path) -> dict[str, str]:
     """Spark's configuration. A local master is reachable from this machine only."""
     chosen = {
         "spark.app.name": "lakestream-pipeline",

@@ -49,14 +49,14 @@ def read_tail(topic_id: UUID, ranges: Ranges, brokers: Sequence[Address]) -> Ite
         OffsetOutOfRange: some of the offsets are no longer in the log.
         Unavailable: no broker answers.
     """
-    with closing(Brokers(brokers)) as connection:
+    with closing(BrokerConnection(brokers)) as connection:
         for columns in decode(_runs(connection, topic_id, ranges), Arena()):
             rows = to_arrow(columns)
             held = ranges.holds(columns.partition, columns.offset)
             yield rows if held.all() else rows.filter(pa.array(held))
 
 
-def _runs(brokers: "Brokers", topic_id: UUID, ranges: Ranges) -> Iterator[Run]:
+def _runs(brokers: "BrokerConnection", topic_id: UUID, ranges: Ranges) -> Iterator[Run]:
     for partition, start, end in ranges:
         offset, deadline = start, time.monotonic() + _PATIENCE_S
         while offset < end:
@@ -102,7 +102,7 @@ def visible_runs(partition: int, data: memoryview, aborted: Sequence[Aborted]) -
     return runs, after
 
 
-class Brokers:
+class BrokerConnection:
     """One connection at a time, to whichever broker answers."""
 
     def __init__(self, addresses: Sequence[Address]) -> None:

@@ -21,7 +21,7 @@ from lakestream.objects.store import Buffer
 from lakestream.records import BatchCompression, BatchInfo, control_batch
 from lakestream.stream.cache import TailCache
 from lakestream.stream.tails import Tail, Tails
-from lakestream.stream.views import Views, frontier_of
+from lakestream.stream.views import ViewCache, frontier_of
 from lakestream.table import History, HistorySource
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class Fetched:
 
 class Fetcher:
     def __init__(
-        self, store: Store, tails: Tails, cache: TailCache, views: Views, history: HistorySource, topics: Topics
+        self, store: Store, tails: Tails, cache: TailCache, views: ViewCache, history: HistorySource, topics: Topics
     ) -> None:
         self._store = store
         self._tails = tails

@@ -16,7 +16,7 @@ from lakestream.records import Arena, Run, decode
 from lakestream.runtime import Runtime
 from lakestream.stream.cache import Served, TailCache
 from lakestream.stream.tails import Tails
-from lakestream.stream.views import Views, frontier_of
+from lakestream.stream.views import ViewCache, frontier_of
 from lakestream.table import HistorySource
 
 LATEST: Final = -1
@@ -34,7 +34,9 @@ class OffsetAt:
 
 
 class OffsetFinder:
-    def __init__(self, tails: Tails, cache: TailCache, views: Views, history: HistorySource, runtime: Runtime) -> None:
+    def __init__(
+        self, tails: Tails, cache: TailCache, views: ViewCache, history: HistorySource, runtime: Runtime
+    ) -> None:
         self._tails = tails
         self._cache = cache
         self._views = views

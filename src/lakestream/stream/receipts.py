@@ -10,7 +10,7 @@ from lakestream.metadata.log.commit import Batch, Offer
 from lakestream.metadata.log.committer import Committed, Gone, Unreadable, UploadAgain, Verdict
 from lakestream.metadata.log.head import Accepted
 from lakestream.model import StreamPartition
-from lakestream.wal import Placed, Receipt, Refused, SectionReceipt
+from lakestream.wal import Placed, Receipt, RefusedRange, SectionReceipt
 
 
 def receipts_of(object_key: str, offers: Iterable[Offer], verdicts: Mapping[StreamPartition, Verdict]) -> list[Receipt]:
@@ -32,7 +32,7 @@ def given_up(object_key: str, partitions: Iterable[StreamPartition]) -> Receipt:
 
 def _section(offer: Offer, results: Sequence[Accepted]) -> SectionReceipt:
     placed: list[Placed] = []
-    refused: list[Refused] = []
+    refused: list[RefusedRange] = []
     for batch, result in zip(offer.batches, results, strict=True):
         if result.refusal:
             _extend_refused(refused, offer.position + batch.position, batch.length, result.refusal)
@@ -51,9 +51,9 @@ def _extend_placed(placed: list[Placed], position: int, batch: Batch, base_offse
         placed.append(Placed(base_offset, batch.record_count, position, batch.length))
 
 
-def _extend_refused(refused: list[Refused], position: int, length: int, reason: str) -> None:
+def _extend_refused(refused: list[RefusedRange], position: int, length: int, reason: str) -> None:
     last = refused[-1] if refused else None
     if last is not None and last.reason == reason and last.position + last.length == position:
-        refused[-1] = Refused(last.position, last.length + length, reason)
+        refused[-1] = RefusedRange(last.position, last.length + length, reason)
     else:
-        refused.append(Refused(position, length, reason))
+        refused.append(RefusedRange(position, length, reason))

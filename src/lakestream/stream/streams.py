@@ -33,7 +33,7 @@ from lakestream.stream.flush import Append, Appended
 from lakestream.stream.offsets import OffsetAt, OffsetFinder
 from lakestream.stream.settings import StreamSettings
 from lakestream.stream.tails import Tails
-from lakestream.stream.views import Views
+from lakestream.stream.views import ViewCache
 from lakestream.table import HistorySource
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Streams:
         self._catalog = catalog
         self._tails = Tails(store)
         self._cache = TailCache({MAIN_STORE: objects}, settings.tail_cache_bytes)
-        self._views = Views(catalog, settings.view_check_ms)
+        self._views = ViewCache(catalog, settings.view_check_ms)
         self._fetcher = Fetcher(store, self._tails, self._cache, self._views, history, self.topics)
         self._offsets = OffsetFinder(self._tails, self._cache, self._views, history, runtime)
         self._appender = Appender(store, objects, MAIN_STORE, runtime, settings, self._on_committed)

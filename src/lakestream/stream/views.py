@@ -15,7 +15,7 @@ class _Held:
     """No later than then the table was so."""
 
 
-class Views:
+class ViewCache:
     """A view is used as long as the table's pointer is found unchanged, checked every `check_ms` at most."""
 
     def __init__(self, catalog: TableViews, check_ms: int) -> None:

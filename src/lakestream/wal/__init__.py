@@ -5,7 +5,7 @@ verifies it, `verify_span` checks a section's bytes. Names carry the WAL generat
 the broker session and the flush.
 """
 
-from lakestream.wal.footer import NOT_TOLD, Footer, Placed, Receipt, Refused, SectionReceipt, Span
+from lakestream.wal.footer import NOT_TOLD, Footer, Placed, Receipt, RefusedRange, SectionReceipt, Span
 from lakestream.wal.format import BuiltObject, Section, build, verify_span
 from lakestream.wal.naming import WAL_PREFIX, ObjectName, is_foreign, object_key, parse_key, session_name
 from lakestream.wal.read import read_footer
@@ -18,7 +18,7 @@ __all__ = [
     "ObjectName",
     "Placed",
     "Receipt",
-    "Refused",
+    "RefusedRange",
     "Section",
     "SectionReceipt",
     "Span",

@@ -49,7 +49,7 @@ class Placed(msgspec.Struct, frozen=True, array_like=True):
     length: int
 
 
-class Refused(msgspec.Struct, frozen=True, array_like=True):
+class RefusedRange(msgspec.Struct, frozen=True, array_like=True):
     """These bytes of the object did not enter the log: `reason` is the commit's (duplicate, fenced, …)."""
 
     position: int
@@ -62,7 +62,7 @@ class SectionReceipt(msgspec.Struct, frozen=True, array_like=True):
 
     partition: StreamPartition
     placed: tuple[Placed, ...] = ()
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedRange, ...] = ()
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True):

@@ -13,7 +13,7 @@ from lakestream.frontier.moving.naming import FileBound
 from lakestream.frontier.upkeep import compaction, maintenance, retention, rewrite
 from lakestream.frontier.upkeep.retention import Retirement
 from lakestream.metadata.topics.list import Topic
-from lakestream.stream.views import Views
+from lakestream.stream.views import ViewCache
 from simulator.bugs.registry import upkeep_bug
 
 
@@ -34,7 +34,7 @@ def rows_dropped_before_the_log_start() -> Iterator[None]:
 @upkeep_bug
 def head_older_than_the_view() -> Iterator[None]:
     """A broker takes rows that retention took for a gap: it has not heard of the log start that passed them."""
-    with patch.object(Views, "loaded_at_s", lambda self, topic_id: float("-inf")):
+    with patch.object(ViewCache, "loaded_at_s", lambda self, topic_id: float("-inf")):
         yield
 
 

@@ -99,7 +99,7 @@ def missing_object_taken_for_a_gap() -> Iterator[None]:
             offset = following[0].base_offset
         return await real(self, tail, partition, offset, budget_bytes, at_least_one=at_least_one)
 
-    with patch.object(fetch.Fetcher, "_read_extents", read), patch.object(views.Views, "current", _first_view):
+    with patch.object(fetch.Fetcher, "_read_extents", read), patch.object(views.ViewCache, "current", _first_view):
         yield
 
 

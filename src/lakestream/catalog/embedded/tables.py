@@ -21,7 +21,7 @@ from lakestream.catalog.embedded.files import version_of
 from lakestream.catalog.engines.tables import EngineTables
 from lakestream.catalog.manifests.deletions import placed
 from lakestream.catalog.manifests.reachable import Reach, read_reach
-from lakestream.catalog.manifests.snapshot import Plan, SnapshotBuilder
+from lakestream.catalog.manifests.snapshot import SnapshotBuilder, SnapshotPlan
 from lakestream.catalog.manifests.statistics import described, shown
 from lakestream.catalog.port import Named, View
 from lakestream.catalog.rules.streams import check_commit
@@ -127,7 +127,7 @@ class PyIcebergTables:
         await self.commits.check_view(view)
         current = await self._exactly(view)
         text = frontier_text(frontier)
-        plan = Plan(
+        plan = SnapshotPlan(
             add=add,
             remove={file.path for file in remove},
             summary=self.commits.summary(text),

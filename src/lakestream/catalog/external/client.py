@@ -56,7 +56,7 @@ _HIVE: Final = "lakestream.catalog.external.hive"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoredTable:
     """A table as the catalog has it. `metadata` is shared: never change it."""
 
     metadata: TableMetadata
@@ -101,7 +101,7 @@ class CatalogClient:
         for client in self._clients.all():
             client.close()
 
-    def load(self, name: TableName) -> Found | None:
+    def load(self, name: TableName) -> StoredTable | None:
         """None: there is no such table. Raises `StorageError` for one that cannot be understood."""
         with self._asking(f"for table {name}"):
             try:
@@ -112,7 +112,7 @@ class CatalogClient:
                 raise StorageError(f"table {name} of catalog {self.place} cannot be understood: {error}") from error
         return self._found(name, table.metadata, table.metadata_location)
 
-    def register(self, name: TableName, metadata_location: str) -> Found:
+    def register(self, name: TableName, metadata_location: str) -> StoredTable:
         """A table that begins with this metadata. Raises `TableExists` if there is one of that name."""
         with self._asking(f"to register table {name}"):
             client = self._clients.get()
@@ -129,11 +129,11 @@ class CatalogClient:
     def commit(
         self,
         name: TableName,
-        base: Found,
+        base: StoredTable,
         requirements: Sequence[TableRequirement],
         updates: Sequence[TableUpdate],
         io: FileIO,
-    ) -> Found:
+    ) -> StoredTable:
         """One attempt. Raises `Conflict` if the catalog said no to it, `Unavailable` if the outcome is unknown."""
         with self._asking(f"to commit to table {name}"):
             client = self._clients.get()
@@ -158,13 +158,13 @@ class CatalogClient:
             except (ValueError, RuntimeError) as error:
                 raise RequestError(f"catalog {self.place} does not rename {name} to {to}: {error}") from error
 
-    def _found(self, name: TableName, metadata: TableMetadata, location: str | None) -> Found:
+    def _found(self, name: TableName, metadata: TableMetadata, location: str | None) -> StoredTable:
         if not location:
             raise StorageError(
                 f"catalog {self.place} does not say where the metadata of {name} is, so nobody can tell whether it has"
                 " changed: streams cannot be kept in it"
             )
-        return Found(metadata, location)
+        return StoredTable(metadata, location)
 
     def _open(self) -> Catalog:
         try:

@@ -9,13 +9,13 @@ from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
 from lakestream.catalog.embedded.files import MetadataFiles
 from lakestream.catalog.engines.changes import apply_updates
 from lakestream.catalog.manifests.index import ManifestIndex
-from lakestream.catalog.manifests.snapshot import Plan, SnapshotBuilder
+from lakestream.catalog.manifests.snapshot import SnapshotBuilder, SnapshotPlan
 from lakestream.errors import Unavailable
 from lakestream.runtime import Runtime
 
 
-def empty_plan(runtime: Runtime, summary: Mapping[str, str]) -> Plan:
-    return Plan(
+def empty_plan(runtime: Runtime, summary: Mapping[str, str]) -> SnapshotPlan:
+    return SnapshotPlan(
         add=(),
         remove=frozenset(),
         summary=summary,
@@ -27,7 +27,7 @@ def empty_plan(runtime: Runtime, summary: Mapping[str, str]) -> Plan:
 
 
 def empty_snapshot(
-    files: MetadataFiles, index: ManifestIndex, metadata: TableMetadata, plan: Plan, written: list[str]
+    files: MetadataFiles, index: ManifestIndex, metadata: TableMetadata, plan: SnapshotPlan, written: list[str]
 ) -> Iterator[TableUpdate]:
     """On top of this metadata, whose snapshots all stay: others may still read them. Blocking."""
     for update in SnapshotBuilder(files, index, metadata, plan, written).build():
@@ -35,7 +35,7 @@ def empty_snapshot(
             yield update
 
 
-def write_first(files: MetadataFiles, index: ManifestIndex, metadata: TableMetadata, plan: Plan) -> list[str]:
+def write_first(files: MetadataFiles, index: ManifestIndex, metadata: TableMetadata, plan: SnapshotPlan) -> list[str]:
     """The files that a table begins with, its metadata last. Blocking."""
     written: list[str] = []
     location = ""

@@ -31,7 +31,7 @@ from lakestream.catalog.external.claiming import (
     claimed_frontier,
     unless_columns,
 )
-from lakestream.catalog.external.client import CatalogClient, Found
+from lakestream.catalog.external.client import CatalogClient, StoredTable
 from lakestream.catalog.external.empty import empty_plan, empty_snapshot, write_first
 from lakestream.catalog.external.rules import check_format, check_present, is_marked, is_of
 from lakestream.catalog.manifests.expiry import delete_expired
@@ -113,7 +113,7 @@ class ExternalCommits(Commits):
         if row.pointer.metadata_location == _NEVER_MADE:
             await self._note_made(topic_id, row, name, found)
 
-    async def _register(self, topic_id: UUID, row: PointerRow, name: TableName, metadata: TableMetadata) -> Found:
+    async def _register(self, topic_id: UUID, row: PointerRow, name: TableName, metadata: TableMetadata) -> StoredTable:
         marked = metadata.model_copy(update={"properties": {**metadata.properties, CLUSTER_PROPERTY: self._cluster}})
         plan = empty_plan(self.runtime, self.summary(marked.properties[FRONTIER_PROPERTY]))
         written = await self.run(lambda: write_first(self.files, self.index, marked, plan))
@@ -137,7 +137,7 @@ class ExternalCommits(Commits):
             await self.pointers.drop(topic_id)
         raise Conflict(f"table {name} of catalog {self.place} is not topic {topic_id}'s: rename or drop it first")
 
-    async def _note_made(self, topic_id: UUID, row: PointerRow, name: TableName, found: Found) -> None:
+    async def _note_made(self, topic_id: UUID, row: PointerRow, name: TableName, found: StoredTable) -> None:
         try:
             await self.pointers.swing(topic_id, row.version, Pointer(found.location, bound=True))
         except Conflict:
@@ -171,7 +171,7 @@ class ExternalCommits(Commits):
         self._check_present(table_id, name, found)
         return _current(table_id, row, found)
 
-    def _check_present(self, table_id: UUID, name: TableName, found: Found) -> None:
+    def _check_present(self, table_id: UUID, name: TableName, found: StoredTable) -> None:
         check_present(table_id, self._cluster, str(name), self.place, self._bucket_url, found.metadata)
 
     async def cluster(self) -> str:
@@ -318,10 +318,10 @@ class ExternalCommits(Commits):
             await self.run(lambda: self._delete_expired(current.metadata, done.metadata, change))
         return _current(current.table_id, current.row, await self._settled(name, done))
 
-    async def _attempt(self, name: TableName, current: Current, prepare: Prepare) -> tuple[Found, Change]:
+    async def _attempt(self, name: TableName, current: Current, prepare: Prepare) -> tuple[StoredTable, Change]:
         written: list[str] = []
         change = await self.run(lambda: self._prepare(current, prepare, written))
-        base = Found(current.metadata, current.location)
+        base = StoredTable(current.metadata, current.location)
         requirements = [*change.requirements, *_same_shape(current.metadata)]
         try:
             done = await self._ask(lambda: self._client.commit(name, base, requirements, change.updates, self.files.io))
@@ -333,7 +333,7 @@ class ExternalCommits(Commits):
             done = landed
         return done, change
 
-    async def _settled(self, name: TableName, done: Found) -> Found:
+    async def _settled(self, name: TableName, done: StoredTable) -> StoredTable:
         """What was just committed, as a load shows it: an answer to a commit may name its metadata in another way."""
         try:
             found = await self._ask(lambda: self._client.load(name))
@@ -355,7 +355,9 @@ class ExternalCommits(Commits):
                 self.files.delete(written, current.metadata.location)
         return change
 
-    async def _landed(self, current: Current, name: TableName, change: Change, written: list[str]) -> Found | None:
+    async def _landed(
+        self, current: Current, name: TableName, change: Change, written: list[str]
+    ) -> StoredTable | None:
         """The table, if the commit that was just refused is in it all the same: somebody between us and the catalog may
         have sent it twice, and then the second is refused because of the first. `Unavailable` if that stays unknown."""
         ours = {update.snapshot.snapshot_id for update in change.updates if isinstance(update, AddSnapshotUpdate)}
@@ -382,7 +384,7 @@ class ExternalCommits(Commits):
             raise Unavailable(f"catalog {self.place} has not answered for {_ANSWER_S:.0f} s") from error
 
 
-def _current(table_id: UUID, row: PointerRow, found: Found) -> Current:
+def _current(table_id: UUID, row: PointerRow, found: StoredTable) -> Current:
     return Current(table_id, PointerRow(Pointer(found.location, bound=True), row.version), found.metadata)
 
 

@@ -41,7 +41,7 @@ from lakestream.model import WrittenFile
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SnapshotPlan:
     """What the new snapshot shall be. `version` is the metadata version it is built for: file names carry it,
     so that whoever finds a file that no metadata names knows which attempt it belonged to."""
 
@@ -60,7 +60,12 @@ class SnapshotBuilder:
     """One attempt. `written` is told of every file before it is made."""
 
     def __init__(
-        self, files: MetadataFiles, index: ManifestIndex, metadata: TableMetadata, plan: Plan, written: list[str]
+        self,
+        files: MetadataFiles,
+        index: ManifestIndex,
+        metadata: TableMetadata,
+        plan: SnapshotPlan,
+        written: list[str],
     ) -> None:
         self._files = files
         self._index = index

@@ -9,14 +9,14 @@ import pyarrow as pa
 from lakestream.catalog.embedded.files import version_of
 from lakestream.catalog.port import View
 from lakestream.errors import StorageError
-from lakestream.frontier.delta.port import Added, Shown, Step
+from lakestream.frontier.delta.port import Added, MirrorStep, Shown
 from lakestream.model import DataFile
 from lakestream.objects.paths import relative
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def difference(shown: Shown, view: View, columns: pa.Schema, now_ms: int) -> Step | None:
+def difference(shown: Shown, view: View, columns: pa.Schema, now_ms: int) -> MirrorStep | None:
     """None: Delta shows the view already. Raises `StorageError`, which says why, for a view that Delta cannot show."""
     check_mirrorable(view)
     if shown.features:
@@ -27,7 +27,7 @@ def difference(shown: Shown, view: View, columns: pa.Schema, now_ms: int) -> Ste
         )
     live = {_below(view, file): file for file in view.files}
     snapshot_id = -1 if view.snapshot_id is None else view.snapshot_id
-    step = Step(
+    step = MirrorStep(
         add=[Added(path, file.size_bytes, stats_of(file)) for path, file in live.items() if path not in shown.paths],
         remove=sorted(shown.paths - live.keys()),
         columns=_new_columns(view, shown.columns, columns),

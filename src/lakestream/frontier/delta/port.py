@@ -34,7 +34,7 @@ class Added:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MirrorStep:
     """One commit to a Delta log. `columns`: those that are new."""
 
     add: Sequence[Added]
@@ -57,7 +57,7 @@ class DeltaLog(Protocol):
         """Begins a log without files. `Conflict` if there is one. `StorageError` if Delta has no such columns."""
         ...
 
-    async def commit(self, location: str, shown: Shown, step: Step) -> None:
+    async def commit(self, location: str, shown: Shown, step: MirrorStep) -> None:
         """One attempt on exactly what was shown. `Conflict`: another mirror has committed since; nothing changed."""
         ...
 

@@ -14,7 +14,7 @@ from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Tra
 
 from lakestream.catalog.threads import Threads
 from lakestream.errors import Conflict, StorageError, Unavailable
-from lakestream.frontier.delta.port import Shown, Step
+from lakestream.frontier.delta.port import MirrorStep, Shown
 
 VERSION_APP: Final = "lakestream"
 """The application whose transaction is the version of the Iceberg metadata; also the fence between mirrors: delta-rs
@@ -56,7 +56,7 @@ class DeltaRs:
     async def create(self, location: str, name: str, columns: pa.Schema) -> None:
         await self._threads.run(lambda: self._create(location, name, columns))
 
-    async def commit(self, location: str, shown: Shown, step: Step) -> None:
+    async def commit(self, location: str, shown: Shown, step: MirrorStep) -> None:
         await self._threads.run(lambda: self._commit(location, shown, step))
 
     def _read(self, location: str) -> Shown | None:
@@ -112,7 +112,7 @@ class DeltaRs:
         except (DeltaError, OSError) as error:
             raise _failed(location, error) from error
 
-    def _commit(self, location: str, shown: Shown, step: Step) -> None:
+    def _commit(self, location: str, shown: Shown, step: MirrorStep) -> None:
         table = self._handles.pop(location, None)
         if table is None or table.version() != shown.log_version:
             raise Conflict(f"the Delta log of {location} was read again since")

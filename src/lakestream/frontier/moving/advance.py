@@ -28,7 +28,7 @@ from lakestream.model import DataFile, StreamPartition, WrittenFile
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
+class DueTail:
     """A topic as one look found it. `due` has the partitions with something to move, and no more than one tick
     takes; `more` says that something was left for the next."""
 
@@ -92,7 +92,7 @@ async def _put_away(lake: Lake, topics: Topics, name: TableName) -> bool:
     return True
 
 
-async def read_tail(lake: Lake, topic: Topic, heads: Mapping[int, Head]) -> Tail:
+async def read_tail(lake: Lake, topic: Topic, heads: Mapping[int, Head]) -> DueTail:
     """`heads` were read before. `UnknownStream`: the topic has no table."""
     behind = [index for index, head in heads.items() if head.frontier < head.next_offset]
     found = await asyncio.gather(
@@ -112,10 +112,10 @@ async def read_tail(lake: Lake, topic: Topic, heads: Mapping[int, Head]) -> Tail
     }
     taken = limit(tails, lake.settings.max_tick_bytes)
     more = any(len(taken[index]) < len(extents) for index, extents in tails.items())
-    return Tail(topic, heads, view, {index: extents for index, extents in taken.items() if extents}, more)
+    return DueTail(topic, heads, view, {index: extents for index, extents in taken.items() if extents}, more)
 
 
-def plan_tail(lake: Lake, tail: Tail, *, tile_size: int) -> Plan:
+def plan_tail(lake: Lake, tail: DueTail, *, tile_size: int) -> Plan:
     target = Target(
         tail.topic.topic_id,
         tail.topic.name,
@@ -129,7 +129,7 @@ def plan_tail(lake: Lake, tail: Tail, *, tile_size: int) -> Plan:
 
 
 async def commit(
-    lake: Lake, tail: Tail, planned: Plan, outcomes: Sequence[TileOutcome], *, replace: bool = True
+    lake: Lake, tail: DueTail, planned: Plan, outcomes: Sequence[TileOutcome], *, replace: bool = True
 ) -> Moved:
     """Commits the planned ranges whole, on the table as it is now, or nothing.
 
@@ -169,7 +169,7 @@ async def commit(
     )
 
 
-async def advance(lake: Lake, tail: Tail, view: View) -> None:
+async def advance(lake: Lake, tail: DueTail, view: View) -> None:
     """Tells the log what the committed view holds, so that the WAL below may go. Deleted partitions need no telling."""
     behind = [index for index, head in tail.heads.items() if head.frontier < frontier_of(view, index)]
     await asyncio.gather(*(_advance_one(lake, tail.topic, index, frontier_of(view, index)) for index in behind))

@@ -21,7 +21,7 @@ from lakestream.catalog.port import View
 from lakestream.errors import Conflict, LakestreamError, UnknownStream
 from lakestream.frontier.isolation import contained
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.moving.advance import Tail, advance, commit, ensure_table, plan_tail, read_tail
+from lakestream.frontier.moving.advance import DueTail, advance, commit, ensure_table, plan_tail, read_tail
 from lakestream.frontier.moving.plan import tile_bytes
 from lakestream.frontier.moving.replacement import frontier_of
 from lakestream.frontier.settings import FreshSettings
@@ -266,7 +266,7 @@ class Freshener:
             wanted = {index: end for index, end in wanted.items() if index in heads}
         raise Conflict(f"others moved parts of topic {topic.name} {_ROUNDS_MOST} times while its tail was committed")
 
-    async def _advance(self, tail: Tail, view: View) -> None:
+    async def _advance(self, tail: DueTail, view: View) -> None:
         """If it fails, whoever moves the topic next does it."""
         try:
             with contained(tail.topic.name):

@@ -13,7 +13,7 @@ from uuid import UUID
 from lakestream.errors import CorruptObject, LakestreamError
 from lakestream.frontier.isolation import contained
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.moving.advance import Tail, advance, commit, ensure_table, plan_tail, read_tail
+from lakestream.frontier.moving.advance import DueTail, advance, commit, ensure_table, plan_tail, read_tail
 from lakestream.frontier.moving.plan import Plan, tile_bytes
 from lakestream.frontier.moving.schedule import Patience, still_waits
 from lakestream.frontier.moving.tile import TileOutcome
@@ -148,7 +148,7 @@ class Worker:
         await ensure_table(self._lake, self._topics, topic)
         self._tables.add(topic.topic_id)
 
-    async def _read_tails(self, topics: Sequence[Topic], progress: _Progress) -> list[Tail]:
+    async def _read_tails(self, topics: Sequence[Topic], progress: _Progress) -> list[DueTail]:
         heads = await self._read_heads(topics, progress)
         behind = [
             topic
@@ -206,7 +206,7 @@ class Worker:
         self._leases[topic.topic_id] = lease.token
         return True
 
-    def _plan(self, tails: Sequence[Tail], progress: _Progress) -> list[tuple[Tail, Plan]]:
+    def _plan(self, tails: Sequence[DueTail], progress: _Progress) -> list[tuple[DueTail, Plan]]:
         size = tile_bytes(sum(tail.due_bytes for tail in tails), self._lake.runner.parallelism, self._lake.settings)
         planned = []
         for tail in tails:
@@ -218,7 +218,7 @@ class Worker:
         return planned
 
     async def _run(
-        self, planned: Sequence[tuple[Tail, Plan]], progress: _Progress
+        self, planned: Sequence[tuple[DueTail, Plan]], progress: _Progress
     ) -> Mapping[UUID, Sequence[TileOutcome]]:
         """All topics' tiles in one run. If that fails as a whole, each topic gets a run of its own: one that kills its
         worker must not take the others with it every time."""
@@ -233,7 +233,7 @@ class Worker:
             return {topic_id: found for each in alone for topic_id, found in each.items()}
         return {tail.topic.topic_id: [next(outcomes) for _ in plan.tiles] for tail, plan in planned}
 
-    async def _finish(self, tail: Tail, plan: Plan, outcomes: Sequence[TileOutcome], progress: _Progress) -> None:
+    async def _finish(self, tail: DueTail, plan: Plan, outcomes: Sequence[TileOutcome], progress: _Progress) -> None:
         topic, view = tail.topic, tail.view
         if plan.ranges:
             moved = await commit(self._lake, tail, plan, outcomes)

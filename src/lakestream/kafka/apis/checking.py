@@ -22,7 +22,7 @@ _ATTRIBUTES: Final = 22
 _CODEC_MASK: Final = 7
 
 
-class Batch(NamedTuple):
+class ReceivedBatch(NamedTuple):
     """One partition's records, and what its topic takes."""
 
     run: Buffer
@@ -43,7 +43,7 @@ def codec_of(run: Buffer) -> int:
     return run[_ATTRIBUTES] & _CODEC_MASK if len(run) > _ATTRIBUTES else 0
 
 
-def check_small(batches: Sequence[Batch], now_ms: int) -> list[Checked] | None:
+def check_small(batches: Sequence[ReceivedBatch], now_ms: int) -> list[Checked] | None:
     """None: too much for the event loop."""
     if sum(len(batch.run) for batch in batches) > PLAIN_LOOP_BYTES:
         return None
@@ -57,12 +57,12 @@ def check_small(batches: Sequence[Batch], now_ms: int) -> list[Checked] | None:
         return None
 
 
-def check_all(batches: Sequence[Batch], now_ms: int) -> list[Checked]:
+def check_all(batches: Sequence[ReceivedBatch], now_ms: int) -> list[Checked]:
     """Whatever they hold: for a thread."""
     return [_check(batch, now_ms) for batch in batches]
 
 
-def _check(batch: Batch, now_ms: int, room_bytes: int = MAX_DECOMPRESSED_BYTES) -> Checked:
+def _check(batch: ReceivedBatch, now_ms: int, room_bytes: int = MAX_DECOMPRESSED_BYTES) -> Checked:
     try:
         return Kept(*take(batch.run, batch.rules, now_ms, room_bytes))
     except RequestError as error:

@@ -46,7 +46,7 @@ def unknown(key: TopicKey) -> ErrorCode:
     return ErrorCode.unknown_topic_or_partition if isinstance(key, str) else ErrorCode.unknown_topic_id
 
 
-class Found(dict[TopicKey, Topic]):
+class FoundTopics(dict[TopicKey, Topic]):
     """The topics that a request names and that are there. `damaged`: those whose rows cannot be read."""
 
     def __init__(self) -> None:
@@ -67,9 +67,9 @@ class Found(dict[TopicKey, Topic]):
         return unknown(key) if damage is None else code_of(damage)
 
 
-def cached(streams: Streams, keys: Iterable[TopicKey]) -> Found | None:
+def cached(streams: Streams, keys: Iterable[TopicKey]) -> FoundTopics | None:
     """All of them without waiting, or None."""
-    found = Found()
+    found = FoundTopics()
     for key in keys:
         topic = streams.topics.cached_name(key) if isinstance(key, str) else streams.topics.cached_id(key or NO_ID)
         if topic is None:
@@ -78,10 +78,10 @@ def cached(streams: Streams, keys: Iterable[TopicKey]) -> Found | None:
     return found
 
 
-async def find_now(streams: Streams, keys: Iterable[TopicKey]) -> Found:
+async def find_now(streams: Streams, keys: Iterable[TopicKey]) -> FoundTopics:
     """Those that are on the topic list now. For answers that no log checks: a name may mean another topic by now."""
     wanted = list(keys)
-    found = Found()
+    found = FoundTopics()
     if names := [key for key in wanted if isinstance(key, str)]:
         found.add(await streams.topics.find_names(names))
     if topic_ids := [key for key in wanted if isinstance(key, UUID)]:
@@ -89,10 +89,10 @@ async def find_now(streams: Streams, keys: Iterable[TopicKey]) -> Found:
     return found
 
 
-async def find(streams: Streams, keys: Iterable[TopicKey]) -> Found:
+async def find(streams: Streams, keys: Iterable[TopicKey]) -> FoundTopics:
     """Those that exist, for answers that follow a look at the log's head: the cache may be old, the log itself refuses
     what is gone."""
-    found = Found()
+    found = FoundTopics()
     names, topic_ids = [], []
     for key in keys:
         if isinstance(key, str):

@@ -25,7 +25,7 @@ from kio.schema.errors import ErrorCode
 from lakestream.errors import InvalidRecords, InvalidSetting, LakestreamError, RequestError, UnknownProducer
 from lakestream.kafka.apis import lookup
 from lakestream.kafka.apis.api import Context, Reply, Taken, ordered_api
-from lakestream.kafka.apis.checking import Batch, Checked, check_all, check_small, codec_of
+from lakestream.kafka.apis.checking import Checked, ReceivedBatch, check_all, check_small, codec_of
 from lakestream.kafka.apis.lookup import TopicKey
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.wire.codec import milliseconds
@@ -50,7 +50,7 @@ class _Asked(NamedTuple):
     key: TopicKey
     number: int
     partition: StreamPartition | None
-    batch: Batch | None
+    batch: ReceivedBatch | None
     refusal: ErrorCode | None
 
 
@@ -77,7 +77,7 @@ async def _looked_up(context: Context, request: Any, keys: list[TopicKey]) -> Ta
     try:
         asked = _read(context, request, await lookup.find(context.streams, keys))
     except LakestreamError as error:
-        asked = _read(context, request, lookup.Found(), refusal=code_of(error))
+        asked = _read(context, request, lookup.FoundTopics(), refusal=code_of(error))
     checked = check_small(_batches(asked), context.streams.runtime.clock.now_ms())
     return await _checked_aside(context, request, asked) if checked is None else _take(context, request, asked, checked)
 
@@ -88,7 +88,7 @@ async def _checked_aside(context: Context, request: Any, asked: Sequence[_Asked]
     return _take(context, request, asked, await context.streams.runtime.aside(check))
 
 
-def _read(context: Context, request: Any, topics: lookup.Found, refusal: ErrorCode | None = None) -> list[_Asked]:
+def _read(context: Context, request: Any, topics: lookup.FoundTopics, refusal: ErrorCode | None = None) -> list[_Asked]:
     if request.acks not in _ACKS:
         refusal = ErrorCode.invalid_required_acks
     elif request.transactional_id is not None:
@@ -102,7 +102,7 @@ def _read(context: Context, request: Any, topics: lookup.Found, refusal: ErrorCo
 
 
 def _read_partition(
-    context: Context, topics: lookup.Found, key: TopicKey, data: Any, refusal: ErrorCode | None
+    context: Context, topics: lookup.FoundTopics, key: TopicKey, data: Any, refusal: ErrorCode | None
 ) -> _Asked:
     topic = topics.get(key)
     partition = lookup.partition_of(topic, data.index)
@@ -121,11 +121,11 @@ def _read_partition(
             except InvalidSetting as error:
                 refusal = code_of(error)
             else:
-                return _Asked(key, data.index, partition, Batch(data.records, rules), None)
+                return _Asked(key, data.index, partition, ReceivedBatch(data.records, rules), None)
     return _Asked(key, data.index, partition, None, refusal)
 
 
-def _batches(asked: Sequence[_Asked]) -> list[Batch]:
+def _batches(asked: Sequence[_Asked]) -> list[ReceivedBatch]:
     return [each.batch for each in asked if each.batch is not None]
 
 

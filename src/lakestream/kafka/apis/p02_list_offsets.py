@@ -37,7 +37,7 @@ async def handle(context: Context, request: Any) -> Reply:
     }
 
 
-async def _find(context: Context, topics: lookup.Found, name: str, asked: Any) -> Fields:
+async def _find(context: Context, topics: lookup.FoundTopics, name: str, asked: Any) -> Fields:
     partition = lookup.partition_of(topics.get(name), asked.partition_index)
     error = lookup.epoch_error(getattr(asked, "current_leader_epoch", -1))
     if partition is None:

@@ -55,7 +55,7 @@ async def handle(context: Context, request: Any) -> Reply:
 
 
 def _offsets(
-    context: Context, request: Any, topics: lookup.Found, refused: dict[tuple[lookup.TopicKey, int], ErrorCode]
+    context: Context, request: Any, topics: lookup.FoundTopics, refused: dict[tuple[lookup.TopicKey, int], ErrorCode]
 ) -> dict[StreamPartition, CommittedOffset]:
     """What is to be stored; what is not is `refused`."""
     offsets: dict[StreamPartition, CommittedOffset] = {}
@@ -76,7 +76,7 @@ def _offsets(
 
 
 def _checked(
-    context: Context, topics: lookup.Found, key: lookup.TopicKey, asked: Any
+    context: Context, topics: lookup.FoundTopics, key: lookup.TopicKey, asked: Any
 ) -> tuple[StreamPartition | None, ErrorCode]:
     topic = topics.get(key)
     partition = lookup.partition_of(topic, asked.partition_index)

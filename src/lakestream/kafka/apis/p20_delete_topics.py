@@ -24,7 +24,7 @@ async def handle(context: Context, request: Any) -> Reply:
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
         asked = [(name, None) for name in request.topic_names]
-    found = lookup.Found()
+    found = lookup.FoundTopics()
     try:
         # Never from the cache: a name must mean the topic that has it now.
         found.add(await context.streams.topics.find_names({name for name, _ in asked if name is not None}))
@@ -36,7 +36,7 @@ async def handle(context: Context, request: Any) -> Reply:
 
 
 async def _delete(
-    context: Context, name: str | None, topic_id: UUID | None, topics: lookup.Found, *, repeated: bool
+    context: Context, name: str | None, topic_id: UUID | None, topics: lookup.FoundTopics, *, repeated: bool
 ) -> Fields:
     if repeated or (name is None) == (topic_id is None):
         return _result(name, topic_id, ErrorCode.invalid_request, "name each topic once, by its name or by its id")

@@ -35,7 +35,7 @@ async def handle(context: Context, request: Any) -> Reply:
     }
 
 
-async def _delete(context: Context, topics: lookup.Found, name: str, asked: Any) -> Fields:
+async def _delete(context: Context, topics: lookup.FoundTopics, name: str, asked: Any) -> Fields:
     topic = topics.get(name)
     partition = lookup.partition_of(topic, asked.partition_index)
     low_watermark, code = -1, _refusal(topics, name, topic, asked.offset)
@@ -50,7 +50,7 @@ async def _delete(context: Context, topics: lookup.Found, name: str, asked: Any)
     return {"partition_index": asked.partition_index, "low_watermark": low_watermark, "error_code": code}
 
 
-def _refusal(topics: lookup.Found, name: str, topic: Topic | None, offset: int) -> ErrorCode:
+def _refusal(topics: lookup.FoundTopics, name: str, topic: Topic | None, offset: int) -> ErrorCode:
     if topic is None:
         return topics.refusal(name)
     if offset < _ALL:

@@ -32,7 +32,7 @@ async def handle(context: Context, request: Any) -> Reply:
     }
 
 
-async def _end(context: Context, topics: lookup.Found, name: str, asked: Any) -> Fields:
+async def _end(context: Context, topics: lookup.FoundTopics, name: str, asked: Any) -> Fields:
     partition = lookup.partition_of(topics.get(name), asked.partition)
     if partition is None:
         return {"partition": asked.partition, "error_code": topics.refusal(name)}

@@ -49,7 +49,7 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
     metadata_location: str
 
 
-class Decision(msgspec.Struct, frozen=True, array_like=True):
+class MoveDecision(msgspec.Struct, frozen=True, array_like=True):
     tables: list[UUID]
     started_ms: int
     state: Literal["open", "done", "abandoned"]
@@ -87,13 +87,13 @@ class Moves:
         will), `Unavailable` if the outcome is unknown."""
         await self._end_forgotten(now_ms)
         tables = [move.table_id for move in moves]
-        version = await self._put_row(move_id, Decision(tables, now_ms, "open"), ABSENT)
+        version = await self._put_row(move_id, MoveDecision(tables, now_ms, "open"), ABSENT)
         if version is None:
             raise Conflict(f"move {move_id} was begun already: try again")
         try:
             for move in moves:
                 await self._intend(move_id, move)
-            if await self._put_row(move_id, Decision(tables, now_ms, "done"), version) is None:
+            if await self._put_row(move_id, MoveDecision(tables, now_ms, "done"), version) is None:
                 raise Conflict("another commit to one of the tables came first: load them again")
         except Conflict:
             await self._settle_row(move_id)
@@ -123,7 +123,7 @@ class Moves:
             decision, version = row
             if decision.state != "open":
                 break
-            await self._put_row(move_id, Decision(decision.tables, decision.started_ms, "abandoned"), version)
+            await self._put_row(move_id, MoveDecision(decision.tables, decision.started_ms, "abandoned"), version)
         for table_id in decision.tables:
             await self._end(table_id, move_id, done=decision.state == "done")
         address = _row_address(move_id)
@@ -165,11 +165,11 @@ class Moves:
 
     async def _end_forgotten(self, now_ms: int) -> None:
         for entry in await self._store.range(_SHARD, _ROW, _ROW[:-1] + "0"):
-            decision = codec.decode(entry.value, Decision, Address(_SHARD, entry.key))
+            decision = codec.decode(entry.value, MoveDecision, Address(_SHARD, entry.key))
             if decision.started_ms < now_ms - _FORGOTTEN_MS:
                 await self._settle_row(UUID(entry.key.removeprefix(_ROW)))
 
-    async def _put_row(self, move_id: UUID, decision: Decision, version: int) -> int | None:
+    async def _put_row(self, move_id: UUID, decision: MoveDecision, version: int) -> int | None:
         """The new version. None: the row is no longer the one of this version."""
         address = _row_address(move_id)
         [outcome] = await self._store.transact(
@@ -177,10 +177,10 @@ class Moves:
         )
         return None if isinstance(outcome, Refused) else outcome.version
 
-    async def _row(self, move_id: UUID) -> tuple[Decision, int] | None:
+    async def _row(self, move_id: UUID) -> tuple[MoveDecision, int] | None:
         address = _row_address(move_id)
         [entry] = await self._store.get([address])
-        return None if entry is None else (codec.decode(entry.value, Decision, address), entry.version)
+        return None if entry is None else (codec.decode(entry.value, MoveDecision, address), entry.version)
 
 
 def _decode(intent: Entry, table_id: UUID) -> Intent:

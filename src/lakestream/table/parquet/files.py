@@ -20,7 +20,7 @@ from lakestream.table.parquet.arrow import told_column
 from lakestream.table.parquet.footers import (
     UNREADABLE,
     Chunk,
-    Footer,
+    ParquetFooter,
     RowGroup,
     chunks_of,
     footer_bytes,
@@ -49,7 +49,7 @@ class GroupRead(Generic[T_co]):
     """A row group, and what is to be made of its rows."""
 
     group: RowGroup
-    footer: Footer
+    footer: ParquetFooter
     convert: Callable[[pa.Table], T_co]
     pieces: bool = False
     """Gives `convert` a table of several chunks, of about `PIECE_BYTES` each, rather than each column in one."""
@@ -67,7 +67,7 @@ class ParquetFiles:
             raise StorageError(f"{path} is outside of the bucket {self._store.url}")
         return key
 
-    async def footers(self, paths: Sequence[str]) -> list[Footer | LakestreamError]:
+    async def footers(self, paths: Sequence[str]) -> list[ParquetFooter | LakestreamError]:
         """Of each file its footer, or what is wrong with it. Parsed in one go: a hop between threads costs more."""
         tails = await asyncio.gather(*map(self._tail, paths))
         return await asyncio.to_thread(parse_footers, paths, tails)
@@ -89,7 +89,7 @@ class ParquetFiles:
     async def read(
         self,
         group: RowGroup,
-        footer: Footer,
+        footer: ParquetFooter,
         columns: Sequence[str],
         convert: Callable[[pa.Table], T],
         *,

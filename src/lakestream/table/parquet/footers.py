@@ -55,7 +55,7 @@ class RowGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Footer:
+class ParquetFooter:
     """`leaves` are the paths of the stored columns in their order. `exact` remembers, per row group whose rows were
     read, the true bounds of each partition in it, deleted rows included."""
 
@@ -90,7 +90,9 @@ def footer_bytes(path: str, tail: bytes) -> int:
     return int(length) + _FOOTER_END.size
 
 
-def parse_footers(paths: Sequence[str], tails: Sequence[bytes | LakestreamError]) -> list[Footer | LakestreamError]:
+def parse_footers(
+    paths: Sequence[str], tails: Sequence[bytes | LakestreamError]
+) -> list[ParquetFooter | LakestreamError]:
     """Of each file its footer, or what is wrong with it. A tail ends as its file does and holds the whole footer, or is
     an error already. Blocking: footers of other engines are tried out first."""
     cut = [*map(_cut, paths, tails)]
@@ -117,7 +119,7 @@ def _cut(path: str, tail: bytes | LakestreamError) -> bytes | LakestreamError:
     return footer
 
 
-def _parse(path: str, footer: bytes | LakestreamError) -> Footer | LakestreamError:
+def _parse(path: str, footer: bytes | LakestreamError) -> ParquetFooter | LakestreamError:
     if isinstance(footer, LakestreamError):
         return footer
     try:
@@ -134,7 +136,7 @@ def try_footer(path: str, data: bytes) -> None:
         chunks_of(group, footer, [leaf.split(".", 1)[0] for leaf in footer.leaves])
 
 
-def _parse_footer(path: str, data: bytes) -> Footer:
+def _parse_footer(path: str, data: bytes) -> ParquetFooter:
     try:
         metadata = pq.read_metadata(pa.BufferReader(data))
         checksums = chunk_checksums(path, metadata)
@@ -150,7 +152,7 @@ def _parse_footer(path: str, data: bytes) -> Footer:
             groups.append(group)
     except UNREADABLE as error:
         raise CorruptObject(f"the footer of {path} cannot be read: {error}") from error
-    return Footer(metadata, leaves, tuple(groups), checksums)
+    return ParquetFooter(metadata, leaves, tuple(groups), checksums)
 
 
 def _units_per_ms(column: Any) -> int | None:
@@ -217,7 +219,7 @@ def _is_empty(chunk: Any) -> bool:
     return statistics is not None and statistics.has_null_count and statistics.null_count == chunk.num_values
 
 
-def chunks_of(group: RowGroup, footer: Footer, columns: Sequence[str]) -> list[Chunk]:
+def chunks_of(group: RowGroup, footer: ParquetFooter, columns: Sequence[str]) -> list[Chunk]:
     """Where the columns are in a row group."""
     found = []
     try:

@@ -16,7 +16,7 @@ from lakestream.table.port import History
 from lakestream.table.reading.cache import SharedCache
 from lakestream.table.reading.deletes import load_deletes
 from lakestream.table.reading.files import FileIndex, index_of
-from lakestream.table.reading.rows import Group, Places, RowReader
+from lakestream.table.reading.rows import DecodedGroup, RowPlaces, RowReader
 from lakestream.table.reading.segments import SegmentReader
 
 CACHE_BYTES: Final = 256 * 1024 * 1024
@@ -201,12 +201,12 @@ async def _encode(encoder: Encoder, start: int, stop: int, max_bytes: int, *, ch
     return await asyncio.to_thread(encoder.encode, start, stop, max_bytes=max_bytes, checks=checks)
 
 
-def _overlaps(group: Group, partition: int, low: int, high: int) -> bool:
+def _overlaps(group: DecodedGroup, partition: int, low: int, high: int) -> bool:
     bounds = group.bounds(partition)
     return bounds is not None and bounds[0] <= high and bounds[1] >= low
 
 
-def _first(places: Places, partition: int, timestamp_ms: int, low: int, end: int) -> tuple[int, int] | None:
+def _first(places: RowPlaces, partition: int, timestamp_ms: int, low: int, end: int) -> tuple[int, int] | None:
     hit = (places.partition == partition) & (places.timestamp_ms >= timestamp_ms)
     hit &= (places.offset >= low) & (places.offset < end)
     rows = np.flatnonzero(hit)
@@ -216,7 +216,7 @@ def _first(places: Places, partition: int, timestamp_ms: int, low: int, end: int
     return int(places.offset[row]), int(places.timestamp_ms[row])
 
 
-def _newest(places: Places, partition: int, low: int, end: int) -> tuple[int, int] | None:
+def _newest(places: RowPlaces, partition: int, low: int, end: int) -> tuple[int, int] | None:
     hit = (places.partition == partition) & (places.timestamp_ms >= 0)
     rows = np.flatnonzero(hit & (places.offset >= low) & (places.offset < end))
     if not len(rows):

@@ -15,7 +15,7 @@ from lakestream.model import DataFile
 from lakestream.records import Columns, Encoder
 from lakestream.table.parquet.arrow import canonical, from_arrow, offsets_from_arrow, places_from_arrow
 from lakestream.table.parquet.files import GroupRead, ParquetFiles
-from lakestream.table.parquet.footers import Footer, RowGroup
+from lakestream.table.parquet.footers import ParquetFooter, RowGroup
 from lakestream.table.reading.cache import SharedCache
 from lakestream.table.reading.deletes import Deleted
 
@@ -42,15 +42,15 @@ _AT_ONCE: Final = 4
 _BATCH_FILES: Final = 16
 """Footers, or places of row groups, that are fetched at once and decoded in one go."""
 _BATCH_ROWS: Final = 256 * 1024
-"""Places that one go decodes at most, one row group excepted."""
+"""RowPlaces that one go decodes at most, one row group excepted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class DecodedGroup:
     """A row group with the footer it comes from."""
 
     row_group: RowGroup
-    footer: Footer
+    footer: ParquetFooter
 
     def bounds(self, partition: int) -> tuple[int, int] | None:
         """The offsets of the partition that may be in it, inclusive; None: not one."""
@@ -77,7 +77,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class RowPlaces:
     """Partition, offset and, where asked for, timestamp (-1: none) of the rows that are there, with their positions.
     What was not asked for is empty."""
 
@@ -172,16 +172,16 @@ class RowReader:
         self.cache = cache
         self._footers = SharedCache(_FOOTER_CACHE_BYTES)
 
-    async def groups(self, file: DataFile) -> list[Group]:
+    async def groups(self, file: DataFile) -> list[DecodedGroup]:
         """`CorruptObject` also if the file does not hold as many rows as the table says."""
         [found] = await self.groups_of([file])
         return found
 
-    async def groups_of(self, files: Sequence[DataFile]) -> list[list[Group]]:
+    async def groups_of(self, files: Sequence[DataFile]) -> list[list[DecodedGroup]]:
         """The same of several files."""
         about = {file.path: file for file in files}
 
-        async def load(paths: Sequence[str]) -> list[Footer | LakestreamError]:
+        async def load(paths: Sequence[str]) -> list[ParquetFooter | LakestreamError]:
             batches = [paths[start : start + _BATCH_FILES] for start in range(0, len(paths), _BATCH_FILES)]
             outcomes = chain.from_iterable(await some_at_once([self.files.footers(batch) for batch in batches]))
             return [_told(about[path], outcome) for path, outcome in zip(paths, outcomes, strict=True)]
@@ -192,9 +192,9 @@ class RowReader:
                 raise _unserved(
                     file, f"{file.path} holds {footer.metadata.num_rows} rows where {file.record_count} were added"
                 )
-        return [[Group(row_group, footer) for row_group in footer.groups] for footer in footers]
+        return [[DecodedGroup(row_group, footer) for row_group in footer.groups] for footer in footers]
 
-    async def records(self, group: Group, deleted: Deleted, partition: int) -> Encoder:
+    async def records(self, group: DecodedGroup, deleted: Deleted, partition: int) -> Encoder:
         """The partition's records of a row group, by offset."""
 
         def decode(table: pa.Table) -> GroupRecords:
@@ -209,17 +209,19 @@ class RowReader:
         records = await self.cache.get(key, load, lambda loaded: loaded.size_bytes)
         return await records.encoder(partition)
 
-    async def places(self, group: Group, deleted: Deleted, *, times: bool = False) -> Places:
+    async def places(self, group: DecodedGroup, deleted: Deleted, *, times: bool = False) -> RowPlaces:
         """Also makes the group's bounds exact."""
         [found] = await self.places_of([group], deleted, times=times)
         return found
 
-    async def places_of(self, groups: Sequence[Group], deleted: Deleted, *, times: bool = False) -> list[Places]:
+    async def places_of(
+        self, groups: Sequence[DecodedGroup], deleted: Deleted, *, times: bool = False
+    ) -> list[RowPlaces]:
         """The same of several row groups."""
         about = {("places", *group.name, deleted.token(group.row_group.path), times): group for group in groups}
         columns = _TIME_COLUMNS if times else _PLACE_COLUMNS
 
-        async def load(keys: Sequence[_PlacesKey]) -> list[Places | LakestreamError]:
+        async def load(keys: Sequence[_PlacesKey]) -> list[RowPlaces | LakestreamError]:
             wanted = [about[key] for key in keys]
             # Of a row group of one partition, as every sorted one is, the offsets say all.
             read = columns if times or any(group.partition is None for group in wanted) else _OFFSET_COLUMN
@@ -232,17 +234,17 @@ class RowReader:
 
         return await self.cache.get_all([*about], load, lambda loaded: loaded.size_bytes)
 
-    async def take(self, group: Group, rows: Longs) -> pa.Table:
+    async def take(self, group: DecodedGroup, rows: Longs) -> pa.Table:
         """The record columns of some rows, uncached, in the schema's types."""
         return await self.read(group, lambda table: canonical(table, RECORD_COLUMNS).take(pa.array(rows)))
 
-    async def read(self, group: Group, convert: Callable[[pa.Table], T], *, pieces: bool = False) -> T:
+    async def read(self, group: DecodedGroup, convert: Callable[[pa.Table], T], *, pieces: bool = False) -> T:
         """What `convert`, which runs in a thread, makes of the record columns, uncached."""
         wanted = [name for name in RECORD_COLUMNS if name not in group.row_group.empty_columns]
         return await self.files.read(group.row_group, group.footer, wanted, convert, pieces=pieces)
 
 
-def _kept(group: Group, deleted: Deleted) -> npt.NDArray[np.bool_] | None:
+def _kept(group: DecodedGroup, deleted: Deleted) -> npt.NDArray[np.bool_] | None:
     return deleted.kept(group.row_group.path, group.row_group.first_row, group.row_group.row_count)
 
 
@@ -259,7 +261,7 @@ async def some_at_once(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     return await asyncio.gather(*map(one, work))
 
 
-def _told(file: DataFile, outcome: Footer | LakestreamError) -> Footer | LakestreamError:
+def _told(file: DataFile, outcome: ParquetFooter | LakestreamError) -> ParquetFooter | LakestreamError:
     return _unserved(file, outcome) if isinstance(outcome, CorruptObject) else outcome
 
 
@@ -270,8 +272,8 @@ def _unserved(file: DataFile, why: object) -> CorruptObject:
     )
 
 
-def _batches(groups: Sequence[Group]) -> list[list[Group]]:
-    batches: list[list[Group]] = []
+def _batches(groups: Sequence[DecodedGroup]) -> list[list[DecodedGroup]]:
+    batches: list[list[DecodedGroup]] = []
     row_count = _BATCH_ROWS
     for group in groups:
         row_count += group.row_group.row_count
@@ -282,11 +284,11 @@ def _batches(groups: Sequence[Group]) -> list[list[Group]]:
     return batches
 
 
-def _placed(group: Group, deleted: Deleted) -> Callable[[pa.Table], Places]:
+def _placed(group: DecodedGroup, deleted: Deleted) -> Callable[[pa.Table], RowPlaces]:
     return lambda table: _places(table, group, deleted)
 
 
-def _places(table: pa.Table, group: Group, deleted: Deleted) -> Places:
+def _places(table: pa.Table, group: DecodedGroup, deleted: Deleted) -> RowPlaces:
     if group.partition is not None and table.num_columns == len(_OFFSET_COLUMN):
         offset, timestamp_ms = offsets_from_arrow(table), np.empty(0, np.int64)
         partition = np.full(len(offset), group.partition, np.int32)
@@ -295,9 +297,9 @@ def _places(table: pa.Table, group: Group, deleted: Deleted) -> Places:
     group.footer.exact[group.row_group.index] = _exact(partition, offset)
     kept = _kept(group, deleted)
     if kept is None:
-        return Places(partition, offset, timestamp_ms, np.arange(len(offset)))
+        return RowPlaces(partition, offset, timestamp_ms, np.arange(len(offset)))
     row = np.flatnonzero(kept)
-    return Places(partition[row], offset[row], timestamp_ms[row] if len(timestamp_ms) else timestamp_ms, row)
+    return RowPlaces(partition[row], offset[row], timestamp_ms[row] if len(timestamp_ms) else timestamp_ms, row)
 
 
 def _exact(partition: npt.NDArray[np.int32], offset: Longs) -> dict[int, tuple[int, int]]:

@@ -21,7 +21,7 @@ from lakestream.records import Encoder
 from lakestream.table.parquet.arrow import ARROW_SCHEMA, from_arrow
 from lakestream.table.reading.deletes import Deleted
 from lakestream.table.reading.files import UNBOUNDED, FileIndex
-from lakestream.table.reading.rows import Group, Places, RowReader, check_unique, some_at_once, sorted_encoder
+from lakestream.table.reading.rows import DecodedGroup, RowPlaces, RowReader, check_unique, some_at_once, sorted_encoder
 
 _GLANCE_GROUPS: Final = 2
 _GLANCE_BYTES: Final = 4 * 1024 * 1024
@@ -34,7 +34,7 @@ _DENSE: Final = 8
 """Offsets are dense if their span is less than so many times their number."""
 
 
-_Opened = dict[str, list[Group]]
+_Opened = dict[str, list[DecodedGroup]]
 """By path, what was opened of the files: held while something is looked for, whatever caches drop meanwhile."""
 
 
@@ -53,7 +53,7 @@ class _Alone:
     """A row group of a view's files: from `low` to `high` no other has an offset of the partition it was found for."""
 
     index: weakref.ref[FileIndex]
-    group: Group
+    group: DecodedGroup
     low: int
     high: int
 
@@ -106,7 +106,9 @@ class SegmentReader:
         if len(self._alone) > _ALONE_KEPT:
             self._alone.popitem(last=False)
 
-    async def _cluster(self, index: FileIndex, opened: _Opened, partition: int, offset: int) -> tuple[list[Group], int]:
+    async def _cluster(
+        self, index: FileIndex, opened: _Opened, partition: int, offset: int
+    ) -> tuple[list[DecodedGroup], int]:
         """The row groups that may hold the offset, all that overlap them, and so on; with their highest offset.
         None of them: an empty list and the next offset worth a look."""
         high = offset
@@ -120,7 +122,9 @@ class SegmentReader:
             high = reach
             groups = await self._overlapping(index, opened, partition, offset, high)
 
-    async def _overlapping(self, index: FileIndex, opened: _Opened, partition: int, low: int, high: int) -> list[Group]:
+    async def _overlapping(
+        self, index: FileIndex, opened: _Opened, partition: int, low: int, high: int
+    ) -> list[DecodedGroup]:
         found = []
         for groups in await self._groups(index, opened, partition, low, high):
             for group in groups:
@@ -137,21 +141,28 @@ class SegmentReader:
 
     async def _groups(
         self, index: FileIndex, opened: _Opened, partition: int, low: int, high: int
-    ) -> Sequence[list[Group]]:
+    ) -> Sequence[list[DecodedGroup]]:
         files = index.overlapping(partition, low, high)
         closed = [file for file in files if file.path not in opened]
         if closed:
             opened.update(zip([file.path for file in closed], await self._rows.groups_of(closed), strict=True))
         return [opened[file.path] for file in files]
 
-    async def _refine(self, cluster: list[Group], deleted: Deleted) -> bool:
+    async def _refine(self, cluster: list[DecodedGroup], deleted: Deleted) -> bool:
         """Learns the true bounds of the groups in doubt; whether there were any."""
         doubtful = [group for group in cluster if not group.is_exact]
         await self._rows.places_of(doubtful, deleted)
         return bool(doubtful)
 
     async def _chunk(
-        self, cluster: list[Group], deleted: Deleted, partition: int, offset: int, end_offset: int, *, hurry: bool
+        self,
+        cluster: list[DecodedGroup],
+        deleted: Deleted,
+        partition: int,
+        offset: int,
+        end_offset: int,
+        *,
+        hurry: bool,
     ) -> Segment:
         name = tuple((*group.name, deleted.token(group.row_group.path)) for group in cluster)
         merged_key = ("merged", partition, name)
@@ -183,7 +194,7 @@ class SegmentReader:
         return Segment(encoder, int(merged.offset[stop]) if stop < len(merged.offset) else end_offset)
 
     async def _first_look(
-        self, cluster: list[Group], deleted: Deleted, partition: int, offset: int, end_offset: int
+        self, cluster: list[DecodedGroup], deleted: Deleted, partition: int, offset: int, end_offset: int
     ) -> Segment:
         """A glance at rows that are not in order yet: only those near the offset are looked at."""
         places = await self._rows.places_of(cluster, deleted)
@@ -207,10 +218,10 @@ class SegmentReader:
             self._glanced.popitem(last=False)
         return True
 
-    async def _take(self, cluster: list[Group], merged: _Merged, start: int, stop: int) -> Encoder:
+    async def _take(self, cluster: list[DecodedGroup], merged: _Merged, start: int, stop: int) -> Encoder:
         """Rows [start, stop) of the merged order, a few row groups in memory at a time."""
 
-        async def one(number: int, group: Group) -> pa.Table:
+        async def one(number: int, group: DecodedGroup) -> pa.Table:
             return await self._rows.take(group, merged.row[start:stop][merged.group[start:stop] == number])
 
         wanted = set(merged.group[start:stop].tolist())
@@ -222,7 +233,7 @@ def _after(offset: int) -> int:
     return offset if offset == UNBOUNDED else offset + 1
 
 
-def _glance(cluster: Sequence[Group], groups: npt.NDArray[np.int32]) -> int:
+def _glance(cluster: Sequence[DecodedGroup], groups: npt.NDArray[np.int32]) -> int:
     """How many of the first rows, of which the groups are given, few row groups hold: one at least, if there is one."""
     chosen: set[int] = set()
     size_bytes = 0
@@ -235,17 +246,17 @@ def _glance(cluster: Sequence[Group], groups: npt.NDArray[np.int32]) -> int:
     return min(len(groups), _GLANCE_ROWS)
 
 
-def _top(cluster: Sequence[Group], partition: int) -> Hashable:
+def _top(cluster: Sequence[DecodedGroup], partition: int) -> Hashable:
     """Names the cluster by the row group it ends with: others drop out as a reader passes them."""
     highest = max(cluster, key=lambda group: (group.bounds(partition) or (-1, -1))[1])
     return "cluster", partition, highest.name
 
 
-def _takes_long(cluster: Sequence[Group]) -> bool:
+def _takes_long(cluster: Sequence[DecodedGroup]) -> bool:
     return len(cluster) > _GLANCE_GROUPS or sum(group.row_group.size_bytes for group in cluster) > _GLANCE_BYTES
 
 
-def _merge(places: Sequence[Places], partition: int, low: int = 0, end: int = UNBOUNDED) -> _Merged:
+def _merge(places: Sequence[RowPlaces], partition: int, low: int = 0, end: int = UNBOUNDED) -> _Merged:
     """The rows of the partition in [low, end)."""
     offsets, groups, rows = [], [], []
     for number, found in enumerate(places):
@@ -275,7 +286,7 @@ def _order(offset: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
     return order
 
 
-def _bytes_per_row(cluster: Sequence[Group]) -> int:
+def _bytes_per_row(cluster: Sequence[DecodedGroup]) -> int:
     rows = sum(group.row_group.row_count for group in cluster)
     return sum(group.row_group.size_bytes for group in cluster) // max(rows, 1) + 64
 

@@ -17,7 +17,7 @@ from lakestream.table.parquet.files import ParquetFiles
 from lakestream.table.reading.cache import SharedCache
 from lakestream.table.reading.deletes import Deleted
 from lakestream.table.reading.files import UNBOUNDED
-from lakestream.table.reading.rows import Places, RowReader
+from lakestream.table.reading.rows import RowPlaces, RowReader
 
 _KEPT_FILES: Final = 20_000
 _CACHE_BYTES: Final = 1024 * 1024
@@ -90,7 +90,7 @@ def _plain(file: DataFile) -> Mapping[int, Share] | None:
     return {file.partition_min: share}
 
 
-def _shares(places: Places, file: DataFile) -> dict[int, Share]:
+def _shares(places: RowPlaces, file: DataFile) -> dict[int, Share]:
     found = {}
     for partition in np.unique(places.partition).tolist():
         hit = places.partition == partition

@@ -25,7 +25,7 @@ from lakestream.table.parquet.writer import StreamFileWriter, WrittenStats
 from lakestream.table.parquet.writing import Compressor
 from lakestream.table.reading.cache import SharedCache
 from lakestream.table.reading.deletes import Deleted, load_deletes
-from lakestream.table.reading.rows import Group, RowReader, check_unique
+from lakestream.table.reading.rows import DecodedGroup, RowReader, check_unique
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC, UNPARTITIONED
 
 Keep = Callable[[pa.Table], npt.NDArray[np.bool_]]
@@ -94,7 +94,7 @@ class Rewriter:
     async def _stream(
         self,
         file: DataFile,
-        groups: Sequence[Group],
+        groups: Sequence[DecodedGroup],
         deleted: Deleted,
         compression: Compression,
         keep: Keep | None,
@@ -118,7 +118,7 @@ class Rewriter:
         stats = await asyncio.to_thread(writer.close)
         return [Rewritten(sink.getbuffer(), stats, file.spec_id)]
 
-    async def _groups(self, file: DataFile) -> list[Group]:
+    async def _groups(self, file: DataFile) -> list[DecodedGroup]:
         groups = await self._rows.groups(file)
         for group in groups[:1]:
             names = group.footer.metadata.schema.to_arrow_schema().names
@@ -127,7 +127,7 @@ class Rewriter:
                 raise Unmergeable(f"{file.path} has the columns {', '.join(foreign)}, which would be lost")
         return groups
 
-    async def _read(self, group: Group, deleted: Deleted) -> pa.Table:
+    async def _read(self, group: DecodedGroup, deleted: Deleted) -> pa.Table:
         names = ARROW_SCHEMA.names
         return await self._files.read(
             group.row_group, group.footer, names, lambda table: _there(table, names, group, deleted)
@@ -135,12 +135,12 @@ class Rewriter:
 
 
 def _take_there(
-    table: pa.Table, columns: Sequence[str], group: Group, deleted: Deleted, take: Callable[[pa.Table], None]
+    table: pa.Table, columns: Sequence[str], group: DecodedGroup, deleted: Deleted, take: Callable[[pa.Table], None]
 ) -> None:
     take(_there(table, columns, group, deleted))
 
 
-def _there(table: pa.Table, columns: Sequence[str], group: Group, deleted: Deleted) -> pa.Table:
+def _there(table: pa.Table, columns: Sequence[str], group: DecodedGroup, deleted: Deleted) -> pa.Table:
     kept = deleted.kept(group.row_group.path, group.row_group.first_row, group.row_group.row_count)
     rows = canonical(table, columns)
     return rows if kept is None else rows.filter(pa.array(kept))

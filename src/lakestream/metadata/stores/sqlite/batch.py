@@ -43,7 +43,7 @@ class ShardChanges:
         return key in self.deletes or any(start <= key < end for start, end in self.ranges)
 
 
-class Batch:
+class GroupCommit:
     """Lives inside one SQL transaction. Nothing is written before `flush`, so the tables still show
     what was there when it began."""
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from lakestream.metadata.store import Address, Entry, Lease, Outcome, Transaction
 from lakestream.metadata.stores.sqlite import rows
-from lakestream.metadata.stores.sqlite.batch import Batch, ShardChanges
+from lakestream.metadata.stores.sqlite.batch import GroupCommit, ShardChanges
 from lakestream.metadata.stores.sqlite.worker import Lane, connect, decided_errors, transaction
 from lakestream.metadata.stores.watching import Watchers
 
@@ -42,7 +42,7 @@ class _Write:
     """`addresses`: the keys whose versions `run` will ask for."""
 
     addresses: Sequence[Address]
-    run: Callable[[Batch], Any]
+    run: Callable[[GroupCommit], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class SqliteStore:
         connection = self._write_connection
         with decided_errors(self._path):
             with transaction(connection):
-                batch = Batch(connection, (a for job in jobs for a in job.addresses))
+                batch = GroupCommit(connection, (a for job in jobs for a in job.addresses))
                 results = [job.run(batch) for job in jobs]
                 batch.flush()
         self._report(batch.changes)

@@ -6,8 +6,8 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 
 from lakestream.table.parquet.writing.compressor import Compressor
-from lakestream.table.parquet.writing.footer import MAGIC, RowGroup, footer
-from lakestream.table.parquet.writing.pages import Rules, Scratch, write_chunk
+from lakestream.table.parquet.writing.footer import MAGIC, WrittenRowGroup, footer
+from lakestream.table.parquet.writing.pages import PageScratch, Rules, write_chunk
 from lakestream.table.parquet.writing.shred import shred
 
 _USUAL: Final = Rules()
@@ -22,8 +22,8 @@ class ParquetFile:
         self._schema = schema
         self._compressor = compressor
         self._rules = rules
-        self._scratch = Scratch()
-        self._groups: list[RowGroup] = []
+        self._scratch = PageScratch()
+        self._groups: list[WrittenRowGroup] = []
         self._position = sink.write(MAGIC)
 
     def write(self, rows: pa.Table) -> None:
@@ -39,7 +39,7 @@ class ParquetFile:
                 for piece in pieces:
                     self._position += self._sink.write(piece)
                 chunks.append(chunk)
-        self._groups.append(RowGroup(rows.num_rows, start, chunks))
+        self._groups.append(WrittenRowGroup(rows.num_rows, start, chunks))
 
     @property
     def checksums(self) -> list[int]:

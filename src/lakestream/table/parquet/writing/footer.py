@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from lakestream.table.parquet.writing.pages import DATA_PAGE, RLE, Chunk, physical_type
+from lakestream.table.parquet.writing.pages import DATA_PAGE, RLE, WrittenChunk, physical_type
 from lakestream.table.parquet.writing.shred import LIST_NODES, leaves_of
 from lakestream.table.parquet.writing.thrift import BINARY, I32, I64, LIST, STRUCT, TRUE, array, struct
 
@@ -22,15 +22,15 @@ CREATED_BY: Final = b"lakestream version 1.0.0"
 
 
 @dataclass(frozen=True, slots=True)
-class RowGroup:
+class WrittenRowGroup:
     """`position`: where in the file its first chunk begins."""
 
     rows: int
     position: int
-    chunks: Sequence[Chunk]
+    chunks: Sequence[WrittenChunk]
 
 
-def footer(schema: pa.Schema, groups: Sequence[RowGroup], about: Mapping[str, str]) -> bytes:
+def footer(schema: pa.Schema, groups: Sequence[WrittenRowGroup], about: Mapping[str, str]) -> bytes:
     """Of a file with these row groups, with its length and the magic behind it; `about` are its keys and values."""
     pairs = [struct((1, BINARY, key.encode()), (2, BINARY, value.encode())) for key, value in about.items()]
     data = struct(
@@ -45,7 +45,7 @@ def footer(schema: pa.Schema, groups: Sequence[RowGroup], about: Mapping[str, st
     return data + len(data).to_bytes(4, "little") + MAGIC
 
 
-def _row_group(group: RowGroup) -> bytes:
+def _row_group(group: WrittenRowGroup) -> bytes:
     columns = []
     position = group.position
     for chunk in group.chunks:
@@ -60,7 +60,7 @@ def _row_group(group: RowGroup) -> bytes:
     )
 
 
-def _column(chunk: Chunk, position: int) -> bytes:
+def _column(chunk: WrittenChunk, position: int) -> bytes:
     pages = struct((1, I32, DATA_PAGE), (2, I32, chunk.encoding), (3, I32, chunk.page_count))
     about = struct(
         (1, I32, chunk.physical_type),

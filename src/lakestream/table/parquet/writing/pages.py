@@ -38,7 +38,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class WrittenChunk:
     """What the footer says of a column chunk. `checksum` is CRC32C of all of its bytes."""
 
     path: tuple[str, ...]
@@ -53,7 +53,7 @@ class Chunk:
     checksum: int
 
 
-class Scratch:
+class PageScratch:
     """Room for one page at a time, used again and again."""
 
     def __init__(self) -> None:
@@ -65,7 +65,9 @@ class Scratch:
         return self._room
 
 
-def write_chunk(leaf: Leaf, rules: Rules, compressor: Compressor, scratch: Scratch) -> tuple[list[Buffer], Chunk]:
+def write_chunk(
+    leaf: Leaf, rules: Rules, compressor: Compressor, scratch: PageScratch
+) -> tuple[list[Buffer], WrittenChunk]:
     """The chunk's bytes, in pieces, and what is to be said of it."""
     physical = physical_type(leaf.field.type)
     is_binary = physical == _BYTE_ARRAY
@@ -84,7 +86,7 @@ def write_chunk(leaf: Leaf, rules: Rules, compressor: Compressor, scratch: Scrat
         page_count += 1
         plain_bytes += len(head) + len(body)
         stored_bytes += len(head) + len(stored)
-    return pieces, Chunk(
+    return pieces, WrittenChunk(
         path=leaf.path,
         physical_type=physical,
         encoding=encoding,
@@ -127,7 +129,7 @@ def _pages(leaf: Leaf, is_binary: bool) -> Iterator[tuple[int, int]]:
         yield first, min(first + step, leaf.rows)
 
 
-def _body(leaf: Leaf, first: int, last: int, encoding: int, is_binary: bool, scratch: Scratch) -> memoryview:
+def _body(leaf: Leaf, first: int, last: int, encoding: int, is_binary: bool, scratch: PageScratch) -> memoryview:
     """Repetition levels, definition levels, values."""
     start, stop = (first, last) if leaf.row_entries is None else map(int, leaf.row_entries[[first, last]])
     levels = _levels(leaf.repetition, leaf.max_repetition, start, stop)
