@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from conftest import need
 from py4j.protocol import Py4JJavaError
-from support.external import external_place
+from support.external import external_place, own_folder
 from support.external_town import Town, external_town
 from support.s3 import environment, spark_s3_jar
 
@@ -98,6 +98,9 @@ def opened(
         spark.conf.set(f"spark.sql.catalog.{catalog}", "org.apache.iceberg.spark.SparkCatalog")
         for name, value in options.items():
             spark.conf.set(f"spark.sql.catalog.{catalog}.{name}", value)
+        if place.io:
+            # Its bucket is shared with tests that leave data of their clusters there.
+            place = replace(place, bucket_url=f"s3://{own_folder()}")
         with external_town(place, folder, monkeypatch) as town:
             engine = Engine(spark, town, catalog)
             for _ in range(3):
