@@ -24,6 +24,7 @@ HALF = 6
 EVERYTHING = "options => map('rewrite-all', 'true')"
 SEEN_S = 0.2
 """When a broker has looked at the catalog again for certain."""
+REST_S = 0.3
 _TRIES = 20
 _names = count()
 
@@ -69,6 +70,9 @@ class Engine:
             try:
                 while not stop.is_set() or self.commits < before + 2:
                     self.fill()
+                    # A table keeps 80 to 100 snapshots: without a rest those that Spark began from would be among the
+                    # oldest before it is done, on a fast machine.
+                    stop.wait(REST_S)
             except BaseException as error:
                 self.trouble.append(error)
 
