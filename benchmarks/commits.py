@@ -22,11 +22,11 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from benchmarks.result import QUICK, Result, stays_under, with_curve
 from lakestream.catalog.embedded.tables import PyIcebergTables
-from lakestream.catalog.port import View
 from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.model import WrittenFile
 from lakestream.runtime import Runtime, system
 from lakestream.table.schema import RAW_SCHEMA
+from lakestream.table.view import View
 
 POINTS: Final = (10, 100, 300) if QUICK else (10, 100, 300, 1_000)
 AROUND: Final = 8

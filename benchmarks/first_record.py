@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -33,6 +34,7 @@ from lakestream.table.parquet.seal import sealed_name
 from lakestream.table.parquet.writer import StreamFileWriter
 from lakestream.table.reading.files import FileIndex, FilePart
 from lakestream.table.reading.history import HistoryReader
+from lakestream.table.view import View
 
 FILES = 10_000
 FILE_RECORDS = 5_000
@@ -105,7 +107,7 @@ async def _first_ms(store: LocalObjects, index: FileIndex, offset: int, span: in
     reader = HistoryReader(store)
     started = time.perf_counter()
     end = (offset // (span * FILE_RECORDS) + 1) * span * FILE_RECORDS
-    history = await reader.read(index, (), partition=0, offset=offset, end_offset=end, max_bytes=FETCH_BYTES)
+    history = await reader.read(_view(index), partition=0, offset=offset, end_offset=end, max_bytes=FETCH_BYTES)
     taken_ms = (time.perf_counter() - started) * 1e3
     if not history.parts or int.from_bytes(history.parts[0][:8], "big") != offset:
         raise RuntimeError(f"the first record is not that of offset {offset}")
@@ -151,3 +153,7 @@ class _Files:
             await self.store.put(name, [sink.getbuffer()])
             found.append(_entry(f"{self.store.url}/{name}", number, WINDOW_FILES, FILE_RECORDS, sink.tell()))
         return found
+
+
+def _view(index: FileIndex) -> View:
+    return View(UUID(int=1), "t", "", "", None, (), index, ())

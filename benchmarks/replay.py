@@ -5,6 +5,7 @@ import asyncio
 import io
 import tempfile
 import time
+from uuid import UUID
 
 from benchmarks.records import make_runs
 from benchmarks.result import QUICK, Result, reaches
@@ -17,6 +18,7 @@ from lakestream.table.allocator import keep_decoded_memory
 from lakestream.table.parquet.seal import sealed_name
 from lakestream.table.parquet.writer import StreamFileWriter
 from lakestream.table.reading.history import HistoryReader
+from lakestream.table.view import View
 
 TOTAL_BYTES = 32_000_000 if QUICK else 128_000_000
 FETCH_BYTES = 1024 * 1024
@@ -67,12 +69,12 @@ async def _write(store: LocalObjects, value_bytes: int) -> DataFile:
 async def _replay(store: LocalObjects, file: DataFile) -> float:
     """MB of record batches per second of CPU, all threads counted, nothing cached at first."""
     reader = HistoryReader(store, cache_bytes=CACHE_BYTES)
-    files = (file,)
+    view = View(UUID(int=1), "t", "", "", None, (), (file,), ())
     end_offset = (file.offset_max or 0) + 1
     offset = size_bytes = 0
     start_s = time.process_time()
     while offset < end_offset:
-        history = await reader.read(files, (), partition=0, offset=offset, end_offset=end_offset, max_bytes=FETCH_BYTES)
+        history = await reader.read(view, partition=0, offset=offset, end_offset=end_offset, max_bytes=FETCH_BYTES)
         size_bytes += sum(map(len, history.parts))
         offset = history.next_offset
     return size_bytes / (time.process_time() - start_s) / 1e6

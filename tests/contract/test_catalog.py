@@ -16,13 +16,14 @@ from support.stores import BACKENDS
 from support.tables import ORDERS, OTHER, write_file
 
 from lakestream import runtime
-from lakestream.catalog import TableCatalog, View
+from lakestream.catalog import TableCatalog
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.errors import Conflict, InvalidSetting, Unavailable, UnknownStream
 from lakestream.metadata.names.pointers import Pointers
 from lakestream.metadata.topics.tables import table_name
 from lakestream.model import DataFile, WrittenFile
 from lakestream.table.schema import OFFSET_WINDOW
+from lakestream.table.view import View
 
 
 class Bench:

@@ -13,12 +13,12 @@ from support.hive import hive_archive, metastore, on_derby
 from support.tables import ORDERS, write_file
 from thrift.transport.TTransport import TTransportException
 
-from lakestream.catalog import View
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.catalog.external.hive import _FencedClient
 from lakestream.errors import Conflict, StorageError, Unavailable
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.runtime import system
+from lakestream.table.view import View
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import StaticTable
 from support.tables import Door, open_door
 
-from lakestream.catalog.port import View
+from lakestream.table.view import View
 
 ROWS = (7, 6)
 """How many there are, and the greatest offset."""

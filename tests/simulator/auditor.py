@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import NoReturn
 from uuid import UUID
 
-from lakestream.catalog.port import View
 from lakestream.model import StreamPartition
+from lakestream.table.view import View
 from simulator.batches import Row
 from simulator.world import Process, World
 

@@ -6,9 +6,9 @@ from uuid import UUID
 import pyarrow as pa
 
 from lakestream.catalog.embedded.files import version_of
-from lakestream.catalog.port import View
 from lakestream.errors import Conflict
 from lakestream.frontier.delta.port import MirrorStep, Shown
+from lakestream.table.view import View
 from simulator.auditor import Auditor
 from simulator.world import World
 

@@ -12,7 +12,6 @@ from uuid import UUID
 from support.simulated_tables import SimulatedTables
 
 from lakestream.catalog.embedded.files import version_of
-from lakestream.catalog.port import View
 from lakestream.errors import LakestreamError, RetryableError
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.naming import DATA_FOLDER, parse_file_name
@@ -24,6 +23,7 @@ from lakestream.metadata.topics.list import Topic
 from lakestream.model import StreamPartition
 from lakestream.runtime import Runtime
 from lakestream.stream import Streams
+from lakestream.table.view import View
 from lakestream.wal import WAL_PREFIX, parse_key
 from simulator.actors import BrokerActor, PipelineActor
 from simulator.ambient import watched

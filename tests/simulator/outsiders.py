@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from support.simulated_tables import SimulatedTables
 
-from lakestream.catalog.port import View
 from lakestream.errors import LakestreamError, RetryableError, StreamExists, UnknownStream
 from lakestream.metadata.topics.list import Topic
 from lakestream.model import DataFile, StreamPartition, WrittenFile
 from lakestream.stream import Streams
+from lakestream.table.view import View
 from simulator.batches import Row
 from simulator.tables import encode_rows, read_rows, written
 from simulator.world import Process

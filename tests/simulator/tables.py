@@ -9,9 +9,10 @@ from lakestream.errors import LakestreamError, RetryableError
 from lakestream.frontier.moving.naming import data_key
 from lakestream.frontier.moving.reading import extent_bytes, read_tile
 from lakestream.frontier.moving.tile import Slice, Tile, TileOutcome, last_offset
-from lakestream.model import DataFile, PositionDeletes, WrittenFile
+from lakestream.model import DataFile, WrittenFile
 from lakestream.records import BatchCompression
 from lakestream.runtime import Runtime
+from lakestream.table.view import View
 from simulator.backends import SimulatedObjects
 from simulator.batches import TIMESTAMP_MS, Row, batch, rows
 
@@ -87,8 +88,7 @@ class SimulatedHistory:
 
     async def read(
         self,
-        files: Sequence[DataFile],
-        deletes: Sequence[PositionDeletes],
+        view: View,
         *,
         partition: int,
         offset: int,
@@ -97,7 +97,7 @@ class SimulatedHistory:
         changed: bool = False,
         compression: BatchCompression | None = None,
     ) -> History:
-        found = await self._rows(files, partition, offset, end_offset)
+        found = await self._rows(view.files, partition, offset, end_offset)
         if not found:
             return History([], end_offset)
         taken = found[: max(1, max_bytes // 100)]
@@ -106,27 +106,25 @@ class SimulatedHistory:
 
     async def first_at_or_after(
         self,
-        files: Sequence[DataFile],
-        deletes: Sequence[PositionDeletes],
+        view: View,
         *,
         partition: int,
         timestamp_ms: int,
         offset: int,
         end_offset: int,
     ) -> tuple[int, int] | None:
-        found = await self._rows(files, partition, offset, end_offset)
+        found = await self._rows(view.files, partition, offset, end_offset)
         return (found[0].offset, TIMESTAMP_MS) if found and timestamp_ms <= TIMESTAMP_MS else None
 
     async def newest(
         self,
-        files: Sequence[DataFile],
-        deletes: Sequence[PositionDeletes],
+        view: View,
         *,
         partition: int,
         end_offset: int,
         offset: int = 0,
     ) -> tuple[int, int] | None:
-        found = await self._rows(files, partition, offset, end_offset)
+        found = await self._rows(view.files, partition, offset, end_offset)
         return (found[0].offset, TIMESTAMP_MS) if found else None
 
     async def _rows(self, files: Sequence[DataFile], partition: int, offset: int, end_offset: int) -> list[Row]:

@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import NamedTuple
 from uuid import UUID
 
-from lakestream.catalog.port import View
 from lakestream.frontier.upkeep.compaction import folded_ms
 from lakestream.metadata import codec
 from lakestream.metadata.groups import CommittedOffset, GroupState
@@ -16,6 +15,7 @@ from lakestream.metadata.log.head import EXTENTS, HEAD, PRODUCERS, Extent, Head,
 from lakestream.metadata.names.pointers import Pointer
 from lakestream.metadata.store import Address, Applied, Outcome, Transaction
 from lakestream.model import StreamPartition
+from lakestream.table.view import View
 from lakestream.wal import WAL_PREFIX, parse_key
 from simulator.auditor import Auditor
 from simulator.backends import SimulatedObjects, SimulatedStore

@@ -22,7 +22,6 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from lakestream.catalog.embedded.mirrored import IcebergSide
 from lakestream.catalog.embedded.tables import PyIcebergTables
-from lakestream.catalog.port import View
 from lakestream.errors import Conflict
 from lakestream.frontier.delta import DeltaLog, Mirrored, Mirrors
 from lakestream.frontier.delta.port import MirrorStep, Shown
@@ -34,6 +33,7 @@ from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.runtime import Runtime, system
 from lakestream.table.schema import RAW_SCHEMA
+from lakestream.table.view import View
 from support.tables import write_file
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
-from lakestream.catalog.port import TableCatalog, View
+from lakestream.catalog.port import TableCatalog
 from lakestream.errors import UnknownStream
 from lakestream.frontier.collecting.collector import Collector
 from lakestream.frontier.lake import Lake
@@ -31,6 +31,7 @@ from lakestream.objects import MemoryObjects, ObjectStore
 from lakestream.records import crc32c, walk
 from lakestream.runtime import Runtime
 from lakestream.stream.receipts import receipts_of
+from lakestream.table.view import View
 from lakestream.wal import WAL_PREFIX, Receipt, Section, build, object_key
 from support.batches import batch
 from support.simulated_tables import SimulatedTables

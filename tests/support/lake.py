@@ -15,8 +15,10 @@ from lakestream.records import Arena, Run, decode
 from lakestream.runtime import system
 from lakestream.table.parquet.arrow import to_arrow
 from lakestream.table.reading.history import HistoryReader
+from lakestream.table.view import View
 from support.batches import batch
 from support.records import Record, parse
+from support.views import view_of
 
 BASE_MS = 1_700_000_000_000
 
@@ -80,10 +82,18 @@ class Lake:
         asyncio.run(self.store.put(key, [sink.getvalue()]))
         self.deletes.append(PositionDeletes(f"{self.store.url}/{key}"))
 
+    @property
+    def view(self) -> View:
+        return view_of(self.files, self.deletes)
+
     def read(self, offset: int, end: int, *, partition: int = 0, max_bytes: int = 1 << 20) -> tuple[list[Record], int]:
         history = asyncio.run(
             self.reader.read(
-                self.files, self.deletes, partition=partition, offset=offset, end_offset=end, max_bytes=max_bytes
+                view_of(self.files, self.deletes),
+                partition=partition,
+                offset=offset,
+                end_offset=end,
+                max_bytes=max_bytes,
             )
         )
         return parse(history.parts), history.next_offset

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from lakestream.catalog.embedded.binding import bind, detach, location, owner
 from lakestream.catalog.embedded.files import version_of
-from lakestream.catalog.port import Named, View
+from lakestream.catalog.port import Named
 from lakestream.catalog.rules.streams import check_commit
 from lakestream.errors import Conflict, InvalidSetting, UnknownStream, UnknownTable
 from lakestream.metadata.names.pointers import Pointer, PointerRow, Pointers
@@ -18,6 +18,7 @@ from lakestream.metadata.topics.list import Begun
 from lakestream.metadata.topics.tables import detached_name, table_name
 from lakestream.model import DataFile, StatisticsFile, WrittenFile
 from lakestream.runtime import system
+from lakestream.table.view import View
 
 Metadata = MutableMapping[str, View]
 """Location → what its metadata says. Shared by all that use one simulated bucket; only ever added to."""

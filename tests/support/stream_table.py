@@ -9,12 +9,12 @@ from pathlib import Path
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import StaticTable
 
-from lakestream.catalog import View
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.errors import Unavailable
 from lakestream.metadata.store import Outcome, Transaction
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.runtime import Runtime
+from lakestream.table.view import View
 from support.tables import ORDERS, write_file
 
 

@@ -19,7 +19,6 @@ import uvicorn
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from starlette.types import ASGIApp
 
-from lakestream.catalog import View
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.catalog.engines.tables import EngineTables
 from lakestream.errors import Conflict
@@ -28,6 +27,7 @@ from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.model import WrittenFile
 from lakestream.runtime import Runtime, system
 from lakestream.table.schema import RAW_SCHEMA
+from lakestream.table.view import View
 
 ORDERS = UUID("11111111-1111-4111-8111-111111111111")
 OTHER = UUID("22222222-2222-4222-8222-222222222222")

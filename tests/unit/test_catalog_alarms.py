@@ -10,7 +10,6 @@ from pyiceberg.typedef import Record
 from support.stream_table import StreamTable, run_with_table
 from support.tables import ORDERS
 
-from lakestream.catalog import View
 from lakestream.catalog.embedded.commit import Change
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.catalog.manifests.index import ManifestIndex
@@ -21,6 +20,7 @@ from lakestream.table.parquet.files import ParquetFiles
 from lakestream.table.reading.cache import SharedCache
 from lakestream.table.reading.deletes import load_deletes
 from lakestream.table.schema import RAW_SCHEMA, UNPARTITIONED
+from lakestream.table.view import View
 
 
 @pytest.mark.parametrize(

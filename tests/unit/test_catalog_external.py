@@ -17,7 +17,6 @@ from pyiceberg.types import LongType, NestedField
 from support.external import Place, sql_place
 from support.tables import ORDERS, write_file
 
-from lakestream.catalog import View
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.catalog.external.client import CatalogClient
 from lakestream.catalog.external.served import ServedViews
@@ -30,6 +29,7 @@ from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.model import StreamPartition
 from lakestream.runtime import system
 from lakestream.table.schema import CLUSTER_PROPERTY, FRONTIER_PROPERTY, TOPIC_ID_PROPERTY
+from lakestream.table.view import View
 
 Run = Callable[[Callable[["Scene"], Awaitable[None]]], None]
 NAME = ("default", "orders")

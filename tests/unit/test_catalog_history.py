@@ -9,10 +9,10 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 from support.stream_table import StreamTable, run_with_table
 from support.tables import ORDERS, write_file
 
-from lakestream.catalog import View
 from lakestream.catalog.embedded.commit import Change
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.runtime import Runtime
+from lakestream.table.view import View
 
 
 def test_only_new_manifests_of_others_are_read(tmp_path: Path) -> None:

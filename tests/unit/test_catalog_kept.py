@@ -26,13 +26,13 @@ from pyiceberg.typedef import Record
 from support.stream_table import StreamTable, run_with_table
 from support.tables import ORDERS
 
-from lakestream.catalog import View
 from lakestream.catalog.embedded.commit import Change
 from lakestream.catalog.embedded.files import MetadataFiles, metadata_json
 from lakestream.catalog.engines.changes import apply_updates
 from lakestream.catalog.manifests import expiry, merge
 from lakestream.catalog.manifests.index import ManifestIndex, read_entries
 from lakestream.errors import Conflict, Unavailable
+from lakestream.table.view import View
 
 STEPS = ("append", "append", "append to a partition", "take out the oldest", "replace", "tag", "lose a race")
 

@@ -26,7 +26,6 @@ from support.outsider import Outsider, iceberg_file, on
 from support.stream_table import StreamTable, run_with_table
 from support.tables import ORDERS, write_file
 
-from lakestream.catalog import View
 from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.catalog.rules.outside import check_outside
 from lakestream.catalog.rules.views import check_view
@@ -34,6 +33,7 @@ from lakestream.errors import Conflict, StorageError, TableRefused
 from lakestream.metadata.names.pointers import TableName
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.table.schema import FRONTIER_PROPERTY, OFFSET_WINDOW
+from lakestream.table.view import View
 
 
 async def refused(engine: Outsider, work: Awaitable[object], match: str) -> None:

@@ -17,13 +17,13 @@ from pyiceberg.table import Table
 from support.external import Place, sql_place
 from support.tables import ORDERS, write_file
 
-from lakestream.catalog import View
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.catalog.external.served import ServedViews
 from lakestream.errors import StorageError
 from lakestream.metadata.names.pointers import Pointer, PointerRow, Pointers
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.runtime import system
+from lakestream.table.view import View
 
 pytestmark = pytest.mark.filterwarnings("ignore:Parquet writer option")
 NAME = ("default", "orders")

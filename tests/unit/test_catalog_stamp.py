@@ -12,10 +12,10 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetPropertiesUpdate, SetSn
 from support.stream_table import StreamTable, run_with_table
 from support.tables import ORDERS
 
-from lakestream.catalog import View
 from lakestream.catalog.rules.stamp import stamped, vector_of
 from lakestream.metadata.names.pointers import TableName
 from lakestream.table.schema import FRONTIER_PROPERTY, RAW_SCHEMA, STREAM_SPEC, UNPARTITIONED
+from lakestream.table.view import View
 
 
 def snapshot(number: int, parent: int | None, vector: str | None = None, **summary: str) -> Snapshot:

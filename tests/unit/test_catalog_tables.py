@@ -9,10 +9,10 @@ import pytest
 from support.stream_table import StreamTable, run_with_table
 from support.tables import ORDERS, write_file
 
-from lakestream.catalog import View
 from lakestream.errors import Conflict, CorruptObject, ObjectMissing, Unavailable
 from lakestream.metadata.names.pointers import pointer_address
 from lakestream.table.schema import OFFSET_WINDOW, RAW_SCHEMA
+from lakestream.table.view import View
 
 
 def test_the_columns_keep_their_ids_and_specs(tmp_path: Path) -> None:

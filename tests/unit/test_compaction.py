@@ -18,7 +18,6 @@ from support.door import Client, span, with_door
 from support.fake_streams import FakeStreams
 from support.frontier import SETTINGS, Crash, Fuse, Producer, World
 
-from lakestream.catalog.port import View
 from lakestream.frontier.collecting.orphans import Orphans
 from lakestream.frontier.upkeep.compaction import folded_ms
 from lakestream.frontier.upkeep.maintenance import Maintenance, Step
@@ -27,6 +26,7 @@ from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import StreamPartition
 from lakestream.table.rewriting.folding import Newest, keeper
 from lakestream.table.rewriting.rewriter import Rewriter
+from lakestream.table.view import View
 
 FEW = msgspec.structs.replace(SETTINGS, min_merge_files=2)
 HOUR = 3_600_000

@@ -26,13 +26,13 @@ from support.outsider import Outsider, iceberg_file
 from support.stream_table import StreamTable, run_with_table
 from support.tables import ORDERS
 
-from lakestream.catalog import View
 from lakestream.catalog.embedded.sealed import SealedIO
 from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.catalog.rules.views import check_view
 from lakestream.errors import CorruptObject, StorageError, TableRefused
 from lakestream.model import DeletionVector, PositionDeletes
 from lakestream.table.sandbox import SANDBOX
+from lakestream.table.view import View
 
 MUTATIONS = 300
 DATA = "s3://lake/tables/t/0.parquet"

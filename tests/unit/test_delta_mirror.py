@@ -16,7 +16,6 @@ from support.delta import COLUMNS, CONFIGS, SETTINGS, MemoryLog, PlainTables
 from support.frontier import Crash, Fuse, Fused, Hands
 from support.simulated_tables import SimulatedTables
 
-from lakestream.catalog.port import View
 from lakestream.errors import StorageError, Unavailable, Unexpected
 from lakestream.frontier.delta import Mirrored, Mirrors
 from lakestream.frontier.delta.difference import difference, stats_of
@@ -25,6 +24,7 @@ from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import DataFile, PositionDeletes, WrittenFile
 from lakestream.runtime import Runtime, system
+from lakestream.table.view import View
 
 
 class Scene:

@@ -14,11 +14,11 @@ from support.lake import Lake, table
 from support.records import parse
 from support.stream_table import StreamTable, renamed, run_with_table
 
-from lakestream.catalog import View
 from lakestream.catalog.embedded.sealed import SealedIO
 from lakestream.catalog.manifests.index import ManifestIndex, read_entries, read_manifests
 from lakestream.errors import CorruptObject, LakestreamError
 from lakestream.table.sandbox import SANDBOX
+from lakestream.table.view import View
 
 MUTATIONS = 250
 KEY = "tables/t/data/0.parquet"
@@ -57,9 +57,7 @@ def rewrite(lake: Lake, data: bytes, key: str = KEY) -> None:
 def read(lake: Lake) -> list[int]:
     """The offsets that a consumer with nothing cached gets."""
     lake.__post_init__()
-    history = asyncio.run(
-        lake.reader.read(lake.files, lake.deletes, partition=0, offset=0, end_offset=ROWS, max_bytes=1 << 20)
-    )
+    history = asyncio.run(lake.reader.read(lake.view, partition=0, offset=0, end_offset=ROWS, max_bytes=1 << 20))
     return [record.offset for record in parse(history.parts)]
 
 

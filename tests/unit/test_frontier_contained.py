@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from support.frontier import SETTINGS, Producer, World
 
-from lakestream.catalog import View
 from lakestream.errors import Conflict, Unexpected
 from lakestream.frontier.collecting.orphans import Orphans
 from lakestream.frontier.isolation import contained
@@ -18,6 +17,7 @@ from lakestream.frontier.moving.worker import Worker
 from lakestream.frontier.settings import FreshSettings
 from lakestream.frontier.upkeep.maintenance import Maintenance
 from lakestream.metadata.topics.list import Topic, Topics
+from lakestream.table.view import View
 
 _FAULT = "an engine wrote what no library foresaw"
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from support.frontier import Fuse, Producer, World
 
-from lakestream.catalog.port import View
 from lakestream.errors import Unavailable
 from lakestream.frontier.moving.schedule import MIN_PACE_MS
 from lakestream.frontier.moving.worker import Worker
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.topics.list import Topic, Topics
+from lakestream.table.view import View
 
 INTERVAL = "lakestream.table.commit.interval.ms"
 

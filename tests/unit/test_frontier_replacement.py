@@ -11,7 +11,6 @@ import pytest
 from support.frontier import SETTINGS, Producer, World
 from support.worlds import CATALOGS, Open, over, run
 
-from lakestream.catalog.port import View
 from lakestream.frontier.collecting.orphans import Orphans
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.advance import DueTail, Moved, advance, commit, plan_tail, read_tail
@@ -22,6 +21,7 @@ from lakestream.frontier.moving.tile import TileOutcome
 from lakestream.metadata.log.partition import read_head
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import DataFile, PositionDeletes, WrittenFile
+from lakestream.table.view import View
 
 LOCATION = "simulated://tables/orders"
 RANGES = (Range(0, 10, 20), Range(2, 5, 9))

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 from support.frontier import SETTINGS, Crash, Fuse, Producer, World
 
-from lakestream.catalog import View
 from lakestream.errors import Conflict, StorageError, Unavailable, UnknownStream
 from lakestream.frontier.moving.advance import ensure_table
 from lakestream.frontier.moving.tile import Tile, TileOutcome
@@ -23,6 +22,7 @@ from lakestream.metadata.names.pointers import Pointer, Pointers, TableName
 from lakestream.metadata.store import Address, Transaction
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import StreamPartition
+from lakestream.table.view import View
 
 
 async def world_with(*names: str, records: int = 3, partitions: int = 1) -> tuple[World, list[Topic]]:

@@ -9,7 +9,7 @@ from support.tables import ORDERS
 
 from lakestream.catalog.embedded.commit import Change
 from lakestream.catalog.manifests.expiry import plan_expiry
-from lakestream.catalog.port import View
+from lakestream.table.view import View
 
 DAY_MS = 86_400_000
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from support.frontier import SETTINGS, Crash, Fuse, Producer, World
 from support.records import parse
 
-from lakestream.catalog.port import View
 from lakestream.frontier.collecting.orphans import Orphans
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.settings import PipelineSettings
@@ -26,6 +25,7 @@ from lakestream.model import DataFile
 from lakestream.runtime import system
 from lakestream.table.reading.history import HistoryReader
 from lakestream.table.schema import OFFSET_WINDOW
+from lakestream.table.view import View
 
 FEW = msgspec.structs.replace(SETTINGS, min_merge_files=2)
 
@@ -80,9 +80,7 @@ def test_small_files_become_few_with_the_same_rows_in_order() -> None:
         for index, end in enumerate(after.frontier):
             offset, found = 0, []
             while offset < end:
-                read = await history.read(
-                    after.files, (), partition=index, offset=offset, end_offset=end, max_bytes=1 << 20
-                )
+                read = await history.read(after, partition=index, offset=offset, end_offset=end, max_bytes=1 << 20)
                 assert read.next_offset > offset
                 found += [record.offset for record in parse(read.parts)]
                 offset = read.next_offset

@@ -18,10 +18,11 @@ from support.tables import ORDERS
 
 from lakestream.catalog.embedded.commit import Change
 from lakestream.catalog.manifests.statistics import own_files
-from lakestream.catalog.port import TableCatalog, View
+from lakestream.catalog.port import TableCatalog
 from lakestream.errors import Conflict, TableRefused
 from lakestream.metadata.names.rows import TableName
 from lakestream.model import Blob, StatisticsFile
+from lakestream.table.view import View
 
 
 async def _metadata(table: StreamTable) -> TableMetadata:

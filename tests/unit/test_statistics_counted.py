@@ -14,13 +14,13 @@ from support import frontier as lakes
 from support.batches import keyed
 from support.frontier import SETTINGS, Crash, Fuse, Producer, World
 
-from lakestream.catalog.port import View
 from lakestream.frontier.upkeep.maintenance import Maintenance, Step
 from lakestream.frontier.upkeep.statistics import MAX_FILE_BYTES, known_sketch
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import Blob, StatisticsFile, StreamPartition
 from lakestream.table.parquet.puffin import StoredBlob, read_puffin, write_puffin
 from lakestream.table.rewriting.distinct import THETA
+from lakestream.table.view import View
 
 HOUR_MS = 3_600_000
 INTERVAL = "lakestream.table.statistics.interval.ms"

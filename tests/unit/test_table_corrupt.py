@@ -11,6 +11,7 @@ import pytest
 from support.batches import batch
 from support.lake import Lake, expected, table
 from support.records import Record, parse
+from support.views import view_of
 
 from lakestream.errors import CorruptObject
 from lakestream.model import DataFile
@@ -64,11 +65,11 @@ def read(data: bytes, file: DataFile) -> list[Record]:
         found: list[Record] = []
         offset = 0
         while offset < end:
-            history = await reader.read([file], [], partition=0, offset=offset, end_offset=end, max_bytes=500)
+            history = await reader.read(view_of([file]), partition=0, offset=offset, end_offset=end, max_bytes=500)
             found += parse(history.parts)
             offset = history.next_offset
-        await reader.newest([file], [], partition=0, end_offset=end)
-        await reader.first_at_or_after([file], [], partition=0, timestamp_ms=1, offset=0, end_offset=end)
+        await reader.newest(view_of([file]), partition=0, end_offset=end)
+        await reader.first_at_or_after(view_of([file]), partition=0, timestamp_ms=1, offset=0, end_offset=end)
         return found
 
     return _loop.run(main())
@@ -126,7 +127,9 @@ def _records(data: bytes, file: DataFile, end: int) -> list[Record]:
     async def main() -> list[Record]:
         store = MemoryObjects(system().clock)
         await store.put(file.path.removeprefix("memory:///"), [data])
-        history = await HistoryReader(store).read([file], [], partition=0, offset=0, end_offset=end, max_bytes=1 << 20)
+        history = await HistoryReader(store).read(
+            view_of([file]), partition=0, offset=0, end_offset=end, max_bytes=1 << 20
+        )
         return parse(history.parts)
 
     return _loop.run(main())

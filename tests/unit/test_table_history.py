@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.lake import Lake, expected, shuffled, table
 from support.records import parse
+from support.views import view_of
 
 from lakestream.errors import CorruptObject, ObjectMissing, StorageError
 from lakestream.model import DataFile, PositionDeletes
@@ -319,7 +320,7 @@ def test_concurrent_readers_share_one_decode() -> None:
 
     async def many() -> list[int]:
         reads = (
-            lake.reader.read(lake.files, [], partition=0, offset=offset, end_offset=30, max_bytes=400)
+            lake.reader.read(view_of(lake.files), partition=0, offset=offset, end_offset=30, max_bytes=400)
             for offset in range(20)
         )
         return [len(parse(history.parts)) for history in await asyncio.gather(*reads)]
@@ -335,7 +336,7 @@ def test_a_cancelled_reader_leaves_the_others_alone() -> None:
     async def race() -> int:
         def read() -> asyncio.Task[object]:
             return asyncio.ensure_future(
-                lake.reader.read(lake.files, [], partition=0, offset=0, end_offset=30, max_bytes=1 << 20)
+                lake.reader.read(view_of(lake.files), partition=0, offset=0, end_offset=30, max_bytes=1 << 20)
             )
 
         first, second = read(), read()
@@ -372,11 +373,11 @@ def test_paths_are_one_file_however_they_are_spelled(tmp_path: Path) -> None:
     pq.write_table(pa.table({"file_path": [f"file://{tmp_path}/a.parquet"], "pos": [1]}), gone)
     asyncio.run(store.put("d.parquet", [gone.getvalue()]))
     deletes = [PositionDeletes(f"file://{tmp_path}/d.parquet")]
-    history = asyncio.run(reader.read([file], deletes, partition=0, offset=0, end_offset=5, max_bytes=9999))
+    history = asyncio.run(reader.read(view_of([file], deletes), partition=0, offset=0, end_offset=5, max_bytes=9999))
     assert [record.offset for record in parse(history.parts)] == [0, 2, 3, 4]
 
 
 def test_no_files() -> None:
     lake = Lake()
     assert lake.read(0, 10) == ([], 10)
-    assert asyncio.run(lake.reader.newest([], [], partition=0, end_offset=5)) is None
+    assert asyncio.run(lake.reader.newest(view_of([]), partition=0, end_offset=5)) is None

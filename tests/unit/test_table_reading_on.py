@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from support.lake import Lake, expected, shuffled, table
 from support.records import Record, parse
+from support.views import view_of
 
 from lakestream.model import DataFile
 from lakestream.table.reading import segments
@@ -28,7 +29,7 @@ def view(*files: DataFile) -> Looked:
 
 def read(lake: Lake, files: FileIndex, offset: int, *, partition: int = 0, max_bytes: int = 300) -> list[Record]:
     reading = lake.reader.read(
-        files, lake.deletes, partition=partition, offset=offset, end_offset=1000, max_bytes=max_bytes
+        view_of(files, lake.deletes), partition=partition, offset=offset, end_offset=1000, max_bytes=max_bytes
     )
     return parse(asyncio.run(reading).parts)
 

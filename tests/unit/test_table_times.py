@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.lake import BASE_MS, Lake, expected, shuffled, table
+from support.views import view_of
 
 from lakestream.table.parquet.arrow import ARROW_SCHEMA
 from lakestream.table.parquet.footers import ParquetFooter, parse_footers
@@ -34,13 +35,11 @@ def test_times_against_a_plain_search(seed: int, timestamp_ms: int, start: int, 
     times = [(record.offset, record.timestamp_ms) for record in there]
     lake.files = [replace(file, timestamp_max_ms=None if rng.random() < 0.3 else BASE_MS + 1000) for file in lake.files]
     found = asyncio.run(
-        lake.reader.first_at_or_after(
-            lake.files, lake.deletes, partition=0, timestamp_ms=timestamp_ms, offset=start, end_offset=end
-        )
+        lake.reader.first_at_or_after(lake.view, partition=0, timestamp_ms=timestamp_ms, offset=start, end_offset=end)
     )
     fitting = [pair for pair in times if pair[1] >= timestamp_ms and start <= pair[0] < end]
     assert found == (fitting[0] if fitting else None)
-    newest = asyncio.run(lake.reader.newest(lake.files, lake.deletes, partition=0, end_offset=end))
+    newest = asyncio.run(lake.reader.newest(lake.view, partition=0, end_offset=end))
     below = [pair for pair in times if pair[0] < end]
     assert newest == (max(below, key=lambda pair: (pair[1], -pair[0])) if below else None)
 
@@ -50,8 +49,8 @@ def test_records_without_a_time_are_never_the_newest() -> None:
     rows = table(range(3))
     lake.add(rows.set_column(2, ARROW_SCHEMA.field("_timestamp"), pa.nulls(3, pa.timestamp("us", tz="UTC"))))
     assert [record.timestamp_ms for record in lake.read(0, 3)[0]] == [-1, -1, -1]
-    assert asyncio.run(lake.reader.newest(lake.files, [], partition=0, end_offset=3)) is None
-    first = lake.reader.first_at_or_after(lake.files, [], partition=0, timestamp_ms=0, offset=0, end_offset=3)
+    assert asyncio.run(lake.reader.newest(view_of(lake.files), partition=0, end_offset=3)) is None
+    first = lake.reader.first_at_or_after(view_of(lake.files), partition=0, timestamp_ms=0, offset=0, end_offset=3)
     assert asyncio.run(first) is None
 
 

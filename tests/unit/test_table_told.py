@@ -70,7 +70,11 @@ def served(lake: Lake, partition: int, start: int, end: int, max_bytes: int) -> 
     while start < end:
         history = asyncio.run(
             lake.reader.read(
-                lake.files, lake.deletes, partition=partition, offset=start, end_offset=end, max_bytes=max_bytes
+                lake.view,
+                partition=partition,
+                offset=start,
+                end_offset=end,
+                max_bytes=max_bytes,
             )
         )
         batches = MemoryRecords(b"".join(history.parts))
@@ -139,7 +143,7 @@ def test_what_was_written_is_served(
                 want = [row for number, row in left if number == partition and row.offset >= start]
                 assert served(lake, partition, start, end, rng.choice([1, 200, 1 << 20])) == want
             own = [row for number, row in left if number == partition]
-            newest = asyncio.run(lake.reader.newest(lake.files, lake.deletes, partition=partition, end_offset=end))
+            newest = asyncio.run(lake.reader.newest(lake.view, partition=partition, end_offset=end))
             best = max(own, key=lambda row: (row.timestamp_ms, -row.offset), default=None)
             assert newest == (best and (best.offset, best.timestamp_ms))
     rewriter = Rewriter(lake.store, max_bytes=1 << 20)

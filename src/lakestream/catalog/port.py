@@ -12,33 +12,8 @@ from uuid import UUID
 
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.list import Begun
-from lakestream.model import DataFile, PositionDeletes, StatisticsFile, WrittenFile
-from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """One table metadata and the frontier written in it.
-
-    `files` are the live data files of main's current snapshot, immutable, as a rule a `table.files.FileIndex`;
-    `deletes` its position delete files.
-    `frontier[p]` is the first offset of partition p that is not in the table.
-    """
-
-    topic_id: UUID
-    table: str
-    location: str
-    metadata_location: str
-    snapshot_id: int | None
-    frontier: tuple[int, ...]
-    files: Sequence[DataFile]
-    deletes: tuple[PositionDeletes, ...]
-    compression: Compression = DEFAULT_COMPRESSION
-    """Of files that are to be written for it."""
-    sequence_number: int = 0
-    """Of the snapshot."""
-    statistics: StatisticsFile | None = None
-    """Of the snapshot, or of the nearest before it that has some."""
+from lakestream.model import DataFile, StatisticsFile, WrittenFile
+from lakestream.table.view import View
 
 
 @dataclass(frozen=True, slots=True)

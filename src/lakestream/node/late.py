@@ -9,21 +9,19 @@ import asyncio
 import gc
 import importlib
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from lakestream.catalog.embedded.binding import detach, location
-from lakestream.catalog.port import TableViews, View
+from lakestream.catalog.port import TableViews
 from lakestream.errors import UnknownTable
 from lakestream.metadata.names.pointers import Pointers
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.list import Begun
-from lakestream.model import DataFile, PositionDeletes
 from lakestream.node.backends import Backends
-from lakestream.records import BatchCompression
 from lakestream.table.port import History
+from lakestream.table.view import View
 
 if TYPE_CHECKING:
     from lakestream.catalog.embedded.tables import PyIcebergTables
@@ -88,56 +86,14 @@ class LateTables:
     async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...], *, table: TableName) -> bool:
         return await (await self.loaded()).views.adopt(topic_id, name, frontier, table=table)
 
-    async def read(
-        self,
-        files: Sequence[DataFile],
-        deletes: Sequence[PositionDeletes],
-        *,
-        partition: int,
-        offset: int,
-        end_offset: int,
-        max_bytes: int,
-        changed: bool = False,
-        compression: BatchCompression | None = None,
-    ) -> History:
-        history = (await self.loaded()).history
-        return await history.read(
-            files,
-            deletes,
-            partition=partition,
-            offset=offset,
-            end_offset=end_offset,
-            max_bytes=max_bytes,
-            changed=changed,
-            compression=compression,
-        )
+    async def read(self, view: View, **wanted: Any) -> History:
+        return await (await self.loaded()).history.read(view, **wanted)
 
-    async def first_at_or_after(
-        self,
-        files: Sequence[DataFile],
-        deletes: Sequence[PositionDeletes],
-        *,
-        partition: int,
-        timestamp_ms: int,
-        offset: int,
-        end_offset: int,
-    ) -> tuple[int, int] | None:
-        history = (await self.loaded()).history
-        return await history.first_at_or_after(
-            files, deletes, partition=partition, timestamp_ms=timestamp_ms, offset=offset, end_offset=end_offset
-        )
+    async def first_at_or_after(self, view: View, **wanted: Any) -> tuple[int, int] | None:
+        return await (await self.loaded()).history.first_at_or_after(view, **wanted)
 
-    async def newest(
-        self,
-        files: Sequence[DataFile],
-        deletes: Sequence[PositionDeletes],
-        *,
-        partition: int,
-        end_offset: int,
-        offset: int = 0,
-    ) -> tuple[int, int] | None:
-        history = (await self.loaded()).history
-        return await history.newest(files, deletes, partition=partition, end_offset=end_offset, offset=offset)
+    async def newest(self, view: View, **wanted: Any) -> tuple[int, int] | None:
+        return await (await self.loaded()).history.newest(view, **wanted)
 
     async def _load(self) -> _Loaded:
         module = await asyncio.to_thread(_import)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from lakestream.catalog.port import View
 from lakestream.errors import CorruptObject, LakestreamError, ObjectMissing, OffsetOutOfRange, StorageError, Unavailable
 from lakestream.metadata.log.partition import head_address
 from lakestream.metadata.store import Store
@@ -23,6 +22,7 @@ from lakestream.stream.cache import TailCache
 from lakestream.stream.tails import Tail, Tails
 from lakestream.stream.views import ViewCache, frontier_of
 from lakestream.table import History, HistorySource
+from lakestream.table.view import View
 
 log = logging.getLogger(__name__)
 
@@ -197,8 +197,7 @@ class Fetcher:
 
         async def read(*, changed: bool) -> History:
             return await self._history.read(
-                view.files,
-                view.deletes,
+                view,
                 partition=partition.index,
                 offset=request.offset,
                 end_offset=frontier,

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from lakestream.catalog.port import View
 from lakestream.errors import ObjectMissing, Unavailable
 from lakestream.metadata.log.head import Extent
 from lakestream.model import StreamPartition
@@ -18,6 +17,7 @@ from lakestream.stream.cache import Served, TailCache
 from lakestream.stream.tails import Tails
 from lakestream.stream.views import ViewCache, frontier_of
 from lakestream.table import HistorySource
+from lakestream.table.view import View
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -78,8 +78,7 @@ class OffsetFinder:
     ) -> OffsetAt:
         if view is not None and log_start < frontier:
             found = await self._history.first_at_or_after(
-                view.files,
-                view.deletes,
+                view,
                 partition=partition.index,
                 timestamp_ms=timestamp_ms,
                 offset=log_start,
@@ -102,9 +101,7 @@ class OffsetFinder:
     ) -> OffsetAt:
         newest = OffsetAt(-1, -1)
         if view is not None and log_start < frontier:
-            found = await self._history.newest(
-                view.files, view.deletes, partition=partition.index, end_offset=frontier, offset=log_start
-            )
+            found = await self._history.newest(view, partition=partition.index, end_offset=frontier, offset=log_start)
             newest = OffsetAt(*found) if found is not None else newest
         for extent in extents:
             if extent.max_timestamp_ms > newest.timestamp_ms:

@@ -4,7 +4,8 @@ import asyncio
 from dataclasses import dataclass
 from uuid import UUID
 
-from lakestream.catalog.port import TableViews, View
+from lakestream.catalog.port import TableViews
+from lakestream.table.view import View
 
 
 @dataclass(slots=True)

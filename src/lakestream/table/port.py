@@ -1,11 +1,10 @@
 """History as brokers see it: the records below a view's frontier, from the files of that view."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from lakestream.model import DataFile, PositionDeletes
 from lakestream.records import BatchCompression
+from lakestream.table.view import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,16 +17,14 @@ class History:
 
 
 class HistorySource(Protocol):
-    """A view's `files` and `deletes` are given with each call: keep them the same objects for the same view, their
-    index is then built once.
+    """Keep a view's `files` the same object as long as it is the same view: their index is then built once.
 
     Raises of every method: `ObjectMissing` when a file is gone (the view is old), `CorruptObject` when a record is not
     what it was, or stands twice."""
 
     async def read(
         self,
-        files: Sequence[DataFile],
-        deletes: Sequence[PositionDeletes],
+        view: View,
         *,
         partition: int,
         offset: int,
@@ -43,8 +40,7 @@ class HistorySource(Protocol):
 
     async def first_at_or_after(
         self,
-        files: Sequence[DataFile],
-        deletes: Sequence[PositionDeletes],
+        view: View,
         *,
         partition: int,
         timestamp_ms: int,
@@ -56,8 +52,7 @@ class HistorySource(Protocol):
 
     async def newest(
         self,
-        files: Sequence[DataFile],
-        deletes: Sequence[PositionDeletes],
+        view: View,
         *,
         partition: int,
         end_offset: int,

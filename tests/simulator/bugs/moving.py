@@ -11,7 +11,6 @@ from uuid import UUID
 import msgspec
 from support.simulated_tables import SimulatedTables
 
-from lakestream.catalog.port import View
 from lakestream.errors import Conflict, Unavailable
 from lakestream.frontier.collecting import collector
 from lakestream.frontier.moving import advance
@@ -21,6 +20,7 @@ from lakestream.frontier.moving.worker import Worker
 from lakestream.metadata.log import partition as log
 from lakestream.metadata.log.head import Head
 from lakestream.model import DataFile, StreamPartition
+from lakestream.table.view import View
 from simulator import outsiders
 from simulator.bugs.registry import bug
 

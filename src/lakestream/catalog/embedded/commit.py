@@ -23,7 +23,6 @@ from lakestream.catalog.engines.properties import is_on
 from lakestream.catalog.manifests.expiry import expired_files, unlogged
 from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.catalog.manifests.statistics import dropped
-from lakestream.catalog.port import View
 from lakestream.catalog.rules.outside import check_outside
 from lakestream.catalog.rules.streams import check_change
 from lakestream.catalog.threads import Threads
@@ -42,6 +41,7 @@ from lakestream.metadata.store import Store
 from lakestream.model import DataFile
 from lakestream.runtime import Runtime
 from lakestream.table.schema import FRONTIER_PROPERTY, parse_frontier
+from lakestream.table.view import View
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")

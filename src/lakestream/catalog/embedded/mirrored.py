@@ -18,8 +18,8 @@ from pyiceberg.table.update import (
 )
 
 from lakestream.catalog.embedded.commit import Change, Commits
-from lakestream.catalog.port import View
 from lakestream.errors import StorageError, UnknownStream
+from lakestream.table.view import View
 
 TAG: Final = "lakestream-delta"
 """The tag that holds what a mirror shows that cannot follow."""

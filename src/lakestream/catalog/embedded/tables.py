@@ -23,7 +23,7 @@ from lakestream.catalog.manifests.deletions import placed
 from lakestream.catalog.manifests.reachable import Reach, read_reach
 from lakestream.catalog.manifests.snapshot import SnapshotBuilder, SnapshotPlan
 from lakestream.catalog.manifests.statistics import described, shown
-from lakestream.catalog.port import Named, View
+from lakestream.catalog.port import Named
 from lakestream.catalog.rules.streams import check_commit
 from lakestream.catalog.rules.views import check_view
 from lakestream.errors import Conflict, InvalidSetting, ObjectMissing, StorageError, UnknownStream
@@ -46,6 +46,7 @@ from lakestream.table.schema import (
     UNPARTITIONED,
     frontier_text,
 )
+from lakestream.table.view import View
 
 _CLAIM_ATTEMPTS: Final = 10
 

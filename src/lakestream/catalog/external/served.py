@@ -15,13 +15,13 @@ from uuid import UUID
 
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.catalog.external.tables import ExternalCommits
-from lakestream.catalog.port import View
 from lakestream.catalog.rules.streams import falls
 from lakestream.catalog.rules.views import check_rows
 from lakestream.errors import Conflict, LakestreamError, RetryableError, StorageError, Unavailable
 from lakestream.metadata.names.pointers import Pointer, PointerRow
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.list import Begun
+from lakestream.table.view import View
 
 _log = logging.getLogger(__name__)
 _TRIES: Final = 10

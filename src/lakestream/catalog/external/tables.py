@@ -35,7 +35,6 @@ from lakestream.catalog.external.client import CatalogClient, StoredTable
 from lakestream.catalog.external.empty import empty_plan, empty_snapshot, write_first
 from lakestream.catalog.external.rules import check_format, check_present, is_marked, is_of
 from lakestream.catalog.manifests.expiry import delete_expired
-from lakestream.catalog.port import View
 from lakestream.catalog.rules.streams import falls
 from lakestream.catalog.rules.vector import is_sealed, proven_frontier, sealed_frontier, signed_summary
 from lakestream.catalog.rules.views import check_view
@@ -57,6 +56,7 @@ from lakestream.metadata.topics.tables import detached_name
 from lakestream.model import StreamPartition
 from lakestream.runtime import Runtime
 from lakestream.table.schema import CLUSTER_PROPERTY, FRONTIER_PROPERTY
+from lakestream.table.view import View
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")

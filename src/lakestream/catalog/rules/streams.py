@@ -8,7 +8,6 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.types import IcebergType
 
-from lakestream.catalog.port import View
 from lakestream.errors import TableRefused
 from lakestream.model import DataFile, WrittenFile
 from lakestream.table.schema import (
@@ -20,6 +19,7 @@ from lakestream.table.schema import (
     frontier_text,
     parse_frontier,
 )
+from lakestream.table.view import View
 
 
 def falls(old: tuple[int, ...], new: tuple[int, ...]) -> bool:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from lakestream.catalog.port import View
 from lakestream.errors import StorageError
+from lakestream.table.view import View
 
 VECTORS_ARE_READ_ONLY: Final = (
     "it has deletion vectors, which are read and never written: let the engine delete by position or by copy, in format"

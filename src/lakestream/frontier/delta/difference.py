@@ -7,11 +7,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from lakestream.catalog.embedded.files import version_of
-from lakestream.catalog.port import View
 from lakestream.errors import StorageError
 from lakestream.frontier.delta.port import Added, MirrorStep, Shown
 from lakestream.model import DataFile
 from lakestream.objects.paths import relative
+from lakestream.table.view import View
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from lakestream.catalog.port import View
+from lakestream.table.view import View
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lakestream.catalog.port import View
 from lakestream.catalog.rules.views import check_view
 from lakestream.errors import Conflict, RetryableError, StorageError, Unavailable, UnknownStream
 from lakestream.frontier.lake import Lake
@@ -25,6 +24,7 @@ from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.metadata.topics.tables import clashing_name, table_name
 from lakestream.model import DataFile, StreamPartition, WrittenFile
+from lakestream.table.view import View
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from enum import Enum
 from typing import Any, Final
 from uuid import UUID
 
-from lakestream.catalog.port import View
 from lakestream.errors import Conflict, LakestreamError, UnknownStream
 from lakestream.frontier.isolation import contained
 from lakestream.frontier.lake import Lake
@@ -28,6 +27,7 @@ from lakestream.frontier.settings import FreshSettings
 from lakestream.metadata.log.head import Head
 from lakestream.metadata.log.partition import decode_head, head_address
 from lakestream.metadata.topics.list import Topic, Topics
+from lakestream.table.view import View
 
 _log = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ the commit that adds them, if those are exactly the rows between the two views a
 
 from collections.abc import Sequence
 
-from lakestream.catalog.port import View
 from lakestream.frontier.moving.naming import DATA_FOLDER, parse_file_name
 from lakestream.frontier.moving.plan import Range
 from lakestream.model import DataFile
+from lakestream.table.view import View
 
 
 def replaceable(planned_on: View, now: View, ranges: Sequence[Range]) -> tuple[DataFile, ...] | None:

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lakestream.catalog.port import View
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.upkeep.merging import is_ours, pack
 from lakestream.frontier.upkeep.rewrite import Swapped, put_in_place
@@ -24,6 +23,7 @@ from lakestream.model import DataFile
 from lakestream.table.reading.shares import Share
 from lakestream.table.rewriting.folding import KEY_COLUMNS, Newest, keeper
 from lakestream.table.rewriting.rewriter import Rewriter, Unmergeable
+from lakestream.table.view import View
 
 MAX_FOLD_ROWS: Final = 1_000_000
 """Dirty rows of one fold, unless one file has more: their keys are held in memory."""

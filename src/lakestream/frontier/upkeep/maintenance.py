@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from lakestream.catalog.port import View
 from lakestream.errors import LakestreamError, UnknownStream
 from lakestream.frontier.isolation import contained
 from lakestream.frontier.lake import Lake
@@ -27,6 +26,7 @@ from lakestream.model import DataFile
 from lakestream.table.reading.shares import Shares
 from lakestream.table.rewriting.distinct import NotText
 from lakestream.table.rewriting.rewriter import Rewriter, Unmergeable
+from lakestream.table.view import View
 
 _KEPT_REFUSALS: Final = 10_000
 _COUNT_KEYS: Final = "count keys"

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakestream.catalog.embedded.files import version_of
-from lakestream.catalog.port import View
 from lakestream.errors import Conflict
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.advance import discard
@@ -20,6 +19,7 @@ from lakestream.frontier.upkeep.rewritten import RewriteBound, rewritten_key
 from lakestream.model import DataFile, WrittenFile
 from lakestream.table.parquet.seal import sealed_name
 from lakestream.table.rewriting.rewriter import Rewritten
+from lakestream.table.view import View
 
 _UNCOUNTED: Final = 9_999_999_999
 """The last version if the catalog does not count: such files are never judged."""

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lakestream.catalog.port import View
 from lakestream.catalog.rules.streams import falls
 from lakestream.errors import Conflict, CorruptObject, ObjectMissing
 from lakestream.frontier.lake import Lake
@@ -25,6 +24,7 @@ from lakestream.table.rewriting.distinct import THETA, BadSketch, KeySketch
 from lakestream.table.rewriting.folding import KEY_COLUMNS
 from lakestream.table.rewriting.rewriter import Rewriter
 from lakestream.table.schema import RAW_SCHEMA, frontier_text, parse_frontier
+from lakestream.table.view import View
 
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 """A larger statistics file is not read: what another engine put into it is not taken over."""

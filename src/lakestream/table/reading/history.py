@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from lakestream.errors import CorruptObject
-from lakestream.model import DataFile, PositionDeletes
+from lakestream.model import DataFile
 from lakestream.objects.store import ObjectStore
 from lakestream.records import BatchCompression, Encoder, compressed
 from lakestream.table.parquet.files import ParquetFiles
@@ -18,6 +18,7 @@ from lakestream.table.reading.deletes import load_deletes
 from lakestream.table.reading.files import FileIndex, index_of
 from lakestream.table.reading.rows import DecodedGroup, RowPlaces, RowReader
 from lakestream.table.reading.segments import SegmentReader
+from lakestream.table.view import View
 
 CACHE_BYTES: Final = 256 * 1024 * 1024
 _KEPT_INDEXES: Final = 64
@@ -38,8 +39,7 @@ class HistoryReader:
 
     async def read(
         self,
-        files: Sequence[DataFile],
-        deletes: Sequence[PositionDeletes],
+        view: View,
         *,
         partition: int,
         offset: int,
@@ -52,8 +52,7 @@ class HistoryReader:
         one, then as many as fit max_bytes uncompressed. What cannot be served is an error of its own offset: what is
         before it comes first. `changed`: also records that are not what their checksums say, as they are."""
         history = await self._read(
-            files,
-            deletes,
+            view,
             partition=partition,
             offset=offset,
             end_offset=end_offset,
@@ -67,8 +66,7 @@ class HistoryReader:
 
     async def _read(
         self,
-        files: Sequence[DataFile],
-        deletes: Sequence[PositionDeletes],
+        view: View,
         *,
         partition: int,
         offset: int,
@@ -76,8 +74,8 @@ class HistoryReader:
         max_bytes: int,
         changed: bool,
     ) -> History:
-        index = self._index(files)
-        deleted = await load_deletes(deletes, self._files, self._cache)
+        index = self._index(view.files)
+        deleted = await load_deletes(view.deletes, self._files, self._cache)
         parts: list[memoryview] = []
         left_bytes = max_bytes
         while offset < end_offset and (left_bytes > 0 or not parts):
@@ -112,8 +110,7 @@ class HistoryReader:
 
     async def first_at_or_after(
         self,
-        files: Sequence[DataFile],
-        deletes: Sequence[PositionDeletes],
+        view: View,
         *,
         partition: int,
         timestamp_ms: int,
@@ -121,9 +118,9 @@ class HistoryReader:
         end_offset: int,
     ) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record in [offset, end_offset) that is not older."""
-        deleted = await load_deletes(deletes, self._files, self._cache)
+        deleted = await load_deletes(view.deletes, self._files, self._cache)
         best: tuple[int, int] | None = None
-        for file in self._index(files).overlapping(partition, offset, end_offset - 1, since_ms=timestamp_ms):
+        for file in self._index(view.files).overlapping(partition, offset, end_offset - 1, since_ms=timestamp_ms):
             if best is not None and (file.offset_min or 0) > best[0]:
                 break
             for group in await self._rows.groups(file):
@@ -135,8 +132,7 @@ class HistoryReader:
 
     async def newest(
         self,
-        files: Sequence[DataFile],
-        deletes: Sequence[PositionDeletes],
+        view: View,
         *,
         partition: int,
         end_offset: int,
@@ -144,9 +140,9 @@ class HistoryReader:
     ) -> tuple[int, int] | None:
         """(offset, timestamp) of the record in [offset, end_offset) with the newest timestamp, the first of them if
         several share it."""
-        deleted = await load_deletes(deletes, self._files, self._cache)
+        deleted = await load_deletes(view.deletes, self._files, self._cache)
         best: tuple[int, int] | None = None
-        for file, bound_ms in self._index(files).newest_first(partition, end_offset):
+        for file, bound_ms in self._index(view.files).newest_first(partition, end_offset):
             if best is not None and bound_ms < best[1]:
                 break
             for group in await self._rows.groups(file):

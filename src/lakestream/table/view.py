@@ -1,0 +1,33 @@
+"""A table at one moment: what readers of history and those who commit go by."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from lakestream.model import DataFile, PositionDeletes, StatisticsFile
+from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One table metadata and the frontier written in it.
+
+    `files` are the live data files of main's current snapshot, immutable, as a rule a `reading.files.FileIndex`;
+    `deletes` its position delete files.
+    `frontier[p]` is the first offset of partition p that is not in the table.
+    """
+
+    topic_id: UUID
+    table: str
+    location: str
+    metadata_location: str
+    snapshot_id: int | None
+    frontier: tuple[int, ...]
+    files: Sequence[DataFile]
+    deletes: tuple[PositionDeletes, ...]
+    compression: Compression = DEFAULT_COMPRESSION
+    """Of files that are to be written for it."""
+    sequence_number: int = 0
+    """Of the snapshot."""
+    statistics: StatisticsFile | None = None
+    """Of the snapshot, or of the nearest before it that has some."""
