@@ -303,3 +303,26 @@ def test_settings_that_name_no_catalog_are_refused(monkeypatch: pytest.MonkeyPat
             CatalogClient("honey", {})
     monkeypatch.setenv("PYICEBERG_CATALOG__BOOKS__URI", "postgresql+psycopg2://user:secret@127.0.0.1/books")
     assert CatalogClient("books", {}).place == "books (sql, postgresql+psycopg2://127.0.0.1/books)"
+
+
+def test_a_commit_that_comes_before_the_rename_of_a_detached_table_costs_a_try(run: Run) -> None:
+    """A Metastore compares when it renames, too."""
+
+    async def test(scene: Scene) -> None:
+        refusals = [CommitFailedException("the table has been modified")] * 2
+        with patch(f"{SQL}.rename_table", side_effect=[*refusals, None]) as rename:
+            assert await scene.tables.detach(ORDERS) == "default.orders__11111111"
+        assert rename.call_count == 3
+
+    run(test)
+
+
+def test_a_table_that_changes_all_the_time_is_left_to_the_next_who_detaches(run: Run) -> None:
+    async def test(scene: Scene) -> None:
+        with patch(f"{SQL}.rename_table", side_effect=CommitFailedException("the table has been modified")):
+            with pytest.raises(Conflict):
+                await scene.tables.detach(ORDERS)
+        assert await scene.tables.detach(ORDERS) == "default.orders__11111111"
+        assert ("default", "orders__11111111") in scene.outsider.list_tables("default")
+
+    run(test)

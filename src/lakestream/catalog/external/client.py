@@ -51,6 +51,7 @@ _CLIENT_ERRORS: Final = (
 )
 """What the libraries behind PyIceberg raise. Only those of a catalog that is in use are ever imported."""
 
+_RENAMES: Final = 5
 _HIVE: Final = "lakestream.catalog.external.hive"
 """Ours instead of PyIceberg's. By name, as PyIceberg imports the others: it needs Thrift."""
 
@@ -147,16 +148,29 @@ class CatalogClient:
         return self._found(name, done.metadata, done.metadata_location)
 
     def rename(self, name: TableName, to: TableName) -> None:
-        """Raises `TableExists`, or `RequestError` if the catalog does not rename."""
+        """A commit that was under way may come first, and cost a try. Raises `Conflict` if that happens all the time,
+        `TableExists`, or `RequestError` if the catalog does not rename."""
         with self._asking(f"to rename table {name}"):
             try:
-                self._clients.get().rename_table((*name.namespace, name.name), (*to.namespace, to.name))
+                self._rename(name, to)
+            except CommitFailedException as error:
+                raise Conflict(f"table {name} in {self.place} changed while it was renamed: {error}") from error
             except TableAlreadyExistsError as error:
                 raise TableExists(f"catalog {self.place} has a table {to} already") from error
             except NoSuchTableError:
                 return
             except (ValueError, RuntimeError) as error:
                 raise RequestError(f"catalog {self.place} does not rename {name} to {to}: {error}") from error
+
+    def _rename(self, name: TableName, to: TableName) -> None:
+        for left in reversed(range(_RENAMES)):
+            try:
+                self._clients.get().rename_table((*name.namespace, name.name), (*to.namespace, to.name))
+            except CommitFailedException:
+                if not left:
+                    raise
+            else:
+                return
 
     def _found(self, name: TableName, metadata: TableMetadata, location: str | None) -> StoredTable:
         if not location:
