@@ -34,11 +34,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that share a server run in one worker, so that a run starts it once. Files of integration tests stay
     together, for many share a cluster. All others go wherever there is room."""
     for item in items:
-        shared = [server for server in SERVERS if server in getattr(item, "fixturenames", ())]
+        wanted = {*getattr(item, "fixturenames", ()), *_servers_of_parameters(item)}
+        shared = [server for server in SERVERS if server in wanted]
         if shared:
             item.add_marker(pytest.mark.xdist_group(shared[0]))
         elif item.path.parent.name == "integration":
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+def _servers_of_parameters(item: pytest.Item) -> list[str]:
+    """Of the metadata stores only some need a server."""
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    return ["postgres_uri"] if parameters.get("backend") == "postgres" else []
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

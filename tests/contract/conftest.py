@@ -7,16 +7,28 @@ from support.stores import BACKENDS, Check, Run
 
 
 @pytest.fixture(params=BACKENDS)
-def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
+def backend(request: pytest.FixtureRequest) -> str:
+    """A metadata store's name among `BACKENDS`."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, backend: str, tmp_path: Path) -> str:
+    """What the backend's opener wants: a folder, or a server's address."""
+    return request.getfixturevalue("postgres_uri") if backend == "postgres" else str(tmp_path)
+
+
+@pytest.fixture
+def run(backend: str, place: str) -> Run:
     """Runs a check against a fresh metadata store of each backend."""
-    opener = BACKENDS[request.param]
 
     async def main(check: Check) -> None:
-        async with opener(tmp_path) as store, asyncio.timeout(60):
+        async with BACKENDS[backend](place) as store, asyncio.timeout(60):
             await check(store)
 
     def run(check: Check) -> None:
-        with runner(request.param) as loop:
+        with runner(backend) as loop:
             loop.run(main(check))
 
     return run

@@ -1,10 +1,7 @@
 """Every metadata store, against a dictionary."""
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
@@ -22,14 +19,14 @@ class AgainstModel(RuleBasedStateMachine):
     """The store must do what a dictionary would."""
 
     backend: str
+    place: str
 
     versions = Bundle("versions")
 
     def __init__(self) -> None:
         super().__init__()
         self._runner = runner(type(self).backend)
-        self._folder = tempfile.TemporaryDirectory()
-        self._context = BACKENDS[type(self).backend](Path(self._folder.name))
+        self._context = BACKENDS[type(self).backend](type(self).place)
         self._store = self._run(self._context.__aenter__())
         self._model: dict[str, dict[str, Entry]] = {"s": {}, "t": {}}
         self._last_version = ABSENT
@@ -37,7 +34,6 @@ class AgainstModel(RuleBasedStateMachine):
     def teardown(self) -> None:
         self._run(self._context.__aexit__(None, None, None))
         self._runner.close()
-        self._folder.cleanup()
 
     def _run(self, work: Any) -> Any:
         return self._runner.run(work)
@@ -108,8 +104,7 @@ class AgainstModel(RuleBasedStateMachine):
         assert self._run(self._store.watch(seen, timeout_ms=0)) == (seen != present)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_store_behaves_like_a_dictionary(backend: str) -> None:
-    machine = type("Machine", (AgainstModel,), {"backend": backend})
+def test_store_behaves_like_a_dictionary(backend: str, place: str) -> None:
+    machine = type("Machine", (AgainstModel,), {"backend": backend, "place": place})
     examples = settings(max_examples=30, stateful_step_count=25, deadline=None, derandomize=True)
     run_state_machine_as_test(machine, settings=examples)

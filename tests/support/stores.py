@@ -4,29 +4,32 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from uuid import uuid4
 
 from simulator.backends import SimulatedStore
 
 from lakestream.metadata.store import Applied, Entry, Refused, Store, Transaction
 from lakestream.metadata.stores.memory import MemoryStore
+from lakestream.metadata.stores.postgres.store import open_postgres
 from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.runtime import system
 from support.simulated import calm_world
 
-Opener = Callable[[Path], AbstractAsyncContextManager[Store]]
+Opener = Callable[[str], AbstractAsyncContextManager[Store]]
+"""Of a fresh store in a folder, or on the server of this address."""
 Check = Callable[[Store], Awaitable[None]]
 Run = Callable[[Check], None]
 """Runs a check against a fresh store."""
 
 
 @asynccontextmanager
-async def memory(folder: Path) -> AsyncIterator[Store]:
+async def memory(folder: str) -> AsyncIterator[Store]:
     yield MemoryStore(system())
 
 
 @asynccontextmanager
-async def sqlite(folder: Path) -> AsyncIterator[Store]:
-    store = await open_sqlite(str(folder / "metadata.db"))
+async def sqlite(folder: str) -> AsyncIterator[Store]:
+    store = await open_sqlite(str(Path(folder) / f"{uuid4().hex}.db"))
     try:
         yield store
     finally:
@@ -34,13 +37,28 @@ async def sqlite(folder: Path) -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
-async def simulated(folder: Path) -> AsyncIterator[Store]:
+async def postgres(address: str) -> AsyncIterator[Store]:
+    store = await open_postgres(fresh_schema(address))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def fresh_schema(address: str) -> str:
+    """The URL of a store that nobody else has on a PostgreSQL server."""
+    return f"{address.replace('postgresql+psycopg2', 'postgres')}?schema=t_{uuid4().hex}"
+
+
+@asynccontextmanager
+async def simulated(folder: str) -> AsyncIterator[Store]:
     yield SimulatedStore(calm_world(asyncio.get_running_loop()))
 
 
 BACKENDS: dict[str, Opener] = {
     "memory": memory,
     "sqlite": sqlite,
+    "postgres": postgres,
     "simulated": simulated,
 }
 

@@ -5,14 +5,22 @@ from urllib.parse import urlsplit
 
 from lakestream.errors import RequestError
 from lakestream.metadata.store import Store
+from lakestream.metadata.stores.postgres.connecting import SCHEMES
+from lakestream.metadata.stores.postgres.store import open_postgres
 from lakestream.metadata.stores.sqlite.store import open_sqlite
 
 
 async def open(url: str) -> Store:
-    """sqlite:///absolute/path. Raises `RequestError` if it cannot be used. Belongs to the running event loop."""
+    """sqlite:///absolute/path or postgres://user:password@host/database. Raises `RequestError` if it cannot be used,
+    `Unavailable` if its server does not answer. Belongs to the running event loop."""
+    if urlsplit(url).scheme in SCHEMES:
+        return await open_postgres(url)
     path = _sqlite_path(url)
     if path is None:
-        raise RequestError(f"{url!r} is no metadata store: use sqlite:///absolute/path")
+        # A URL may hold a password: it is not repeated.
+        raise RequestError(
+            "metadata_url names no metadata store: use sqlite:///absolute/path or postgres://user@host/database"
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

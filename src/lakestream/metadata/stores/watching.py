@@ -77,9 +77,17 @@ class Watchers:
         if doubtful:
             self._recheck(list(doubtful))
 
+    def shards_changed(self, shards: Iterable[str]) -> None:
+        """Somebody else has written there."""
+        waiters = (w for shard in shards for found in self._waiters.get(shard, {}).values() for w in found)
+        doubtful = list(dict.fromkeys(waiters))
+        if doubtful:
+            self._recheck(doubtful)
+
     def something_changed(self) -> None:
         """Somebody else has written, nobody knows what."""
-        self._recheck(self._all())
+        if self._waiters:
+            self._recheck(self._all())
 
     def close(self) -> None:
         self._closed = True
