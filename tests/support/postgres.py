@@ -9,14 +9,17 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+import psutil
 import psycopg2
 
 from support.processes import HOST, free_ports, served
 
 START_S = 60.0
+USER = "test"
 _SYSTEM = Path("/usr/lib/postgresql")
 
 
@@ -31,8 +34,50 @@ def postgres_programs() -> str | None:
 
 @contextmanager
 def postgres(programs: str) -> Iterator[str]:
-    """SQLAlchemy's address of an empty database. The server refuses to run as root, so then it runs as nobody, who may
-    not enter every folder that root can: what he needs is copied to one that he can."""
+    """SQLAlchemy's address of an empty database."""
+    with postgres_server(programs) as server, server.up():
+        yield f"postgresql+psycopg2://{USER}@{HOST}:{server.port}/postgres"
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresServer:
+    """A data directory, and how to run a server on it: it may be started, stopped and killed again and again."""
+
+    command: tuple[str, ...]
+    port: int
+    log: Path
+    runs_as: int | None
+    password: str
+
+    @property
+    def url(self) -> str:
+        return f"postgres://{USER}:{self.password}@{HOST}:{self.port}/postgres"
+
+    @contextmanager
+    def up(self) -> Iterator[subprocess.Popen[bytes]]:
+        with self.log.open("ab") as output:
+            place = self.log.parent
+            server = subprocess.Popen(self.command, stdout=output, stderr=output, cwd=place, user=self.runs_as)
+        with served(server, self.log, self._ask, psycopg2.OperationalError, start_s=START_S, stop=signal.SIGINT):
+            yield server
+
+    def end(self, server: subprocess.Popen[bytes], how: signal.Signals) -> None:
+        """Until the last of its processes is gone: before that no other can start here."""
+        family = psutil.Process(server.pid).children(recursive=True)
+        server.send_signal(how)
+        server.wait(START_S)
+        _, alive = psutil.wait_procs(family, START_S)
+        assert not alive
+
+    def _ask(self) -> None:
+        place = {"host": HOST, "port": self.port, "dbname": "postgres"}
+        psycopg2.connect(user=USER, password=self.password, **place).close()
+
+
+@contextmanager
+def postgres_server(programs: str, password: str = "") -> Iterator[PostgresServer]:
+    """A data directory without its server. With a password the server asks for it. It refuses to run as root, so then
+    it runs as nobody, who may not enter every folder that root can: what he needs is copied to one that he can."""
     user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
     with tempfile.TemporaryDirectory(prefix="postgres-", dir=_temporary(user)) as name:
         folder, port = Path(name), free_ports()
@@ -40,20 +85,15 @@ def postgres(programs: str) -> Iterator[str]:
             os.chown(folder, user.pw_uid, -1)
         if user and not _may_enter(user, Path(programs)):
             programs = str(_copy(Path(programs), folder / "programs"))
-        data, log = folder / "data", folder / "postgres.log"
-        initdb = [f"{programs}/initdb", "-D", data, "-U", "test", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"]
+        data, secret = folder / "data", folder / "password"
+        secret.write_text(password)
+        initdb = [f"{programs}/initdb", "-D", data, "-U", USER, "-E", "UTF8", "--locale=C", "-N"]
+        access = ["-A", "scram-sha-256", f"--pwfile={secret}"] if password else ["-A", "trust"]
         runs_as = user and user.pw_uid
-        subprocess.run(initdb, check=True, stdout=subprocess.DEVNULL, cwd=folder, user=runs_as)
-        options = ["-h", HOST, "-p", str(port), "-k", "", "-F", "-c", "max_connections=100"]
-        with log.open("wb") as output:
-            command = [f"{programs}/postgres", "-D", data, *options]
-            server = subprocess.Popen(command, stdout=output, stderr=output, cwd=folder, user=runs_as)
-
-        def ask() -> None:
-            psycopg2.connect(host=HOST, port=port, user="test", dbname="postgres").close()
-
-        with served(server, log, ask, psycopg2.OperationalError, start_s=START_S, stop=signal.SIGINT):
-            yield f"postgresql+psycopg2://test@{HOST}:{port}/postgres"
+        subprocess.run([*initdb, *access], check=True, stdout=subprocess.DEVNULL, cwd=folder, user=runs_as)
+        options = ("-h", HOST, "-p", str(port), "-k", "", "-F", "-c", "max_connections=100")
+        command = (f"{programs}/postgres", "-D", str(data), *options)
+        yield PostgresServer(command, port, folder / "postgres.log", runs_as, password)
 
 
 def _temporary(user: pwd.struct_passwd | None) -> str | None:

@@ -33,13 +33,15 @@ _SESSION: Final = {
     "jit": "off",
 }
 _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,40}")
-_LOST: Final = (
+LOST: Final = (
     OSError,
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # a connection that was lost at an unlucky moment
     asyncpg.OperatorInterventionError,  # 57: shutdown, starting up, cancelled
     asyncpg.ReadOnlySQLTransactionError,  # a former primary
 )
+"""Nothing more is to be had from this connection."""
 DECIDED: Final = (asyncpg.TransactionRollbackError, asyncpg.LockNotAvailableError)
 """The server rolled back: nothing was written."""
 
@@ -97,7 +99,7 @@ def opening(place: str) -> Iterator[None]:
         ) from error
     except (asyncpg.ClientConfigurationError, ssl.SSLError, ValueError) as error:
         raise RequestError(f"{place} cannot be used: {_words(error)}") from error
-    except (*_LOST, TimeoutError, asyncpg.PostgresError) as error:
+    except (*LOST, TimeoutError, asyncpg.PostgresError) as error:
         raise Unavailable(f"{place} cannot be reached: {_words(error)}") from error
 
 
@@ -114,7 +116,7 @@ def told(place: str) -> Iterator[None]:
         raise CorruptObject(f"{place} is damaged: {_words(error)}; restore it from a backup") from error
     except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError, asyncpg.UndefinedFunctionError) as error:
         raise CorruptObject(f"{place} is gone or was changed by others: {_words(error)}") from error
-    except (*_LOST, TimeoutError, asyncio.IncompleteReadError, asyncpg.PostgresError) as error:
+    except (*LOST, TimeoutError, asyncio.IncompleteReadError, asyncpg.PostgresError) as error:
         raise Unavailable(f"{place} did not answer, the outcome is unknown: {_words(error)}") from error
 
 

@@ -18,7 +18,7 @@ import asyncpg
 from lakestream.errors import Unavailable
 from lakestream.metadata import codec
 from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Lease, Outcome, Refused, Transaction
-from lakestream.metadata.stores.postgres.connecting import DECIDED, Server, opening, server_of, told
+from lakestream.metadata.stores.postgres.connecting import DECIDED, LOST, Server, opening, server_of, told
 from lakestream.metadata.stores.postgres.notices import Notices
 from lakestream.metadata.stores.postgres.requests import arguments, rounds
 from lakestream.metadata.stores.postgres.schema import prepare
@@ -43,7 +43,7 @@ async def open_postgres(url: str) -> "PostgresStore":
         finally:
             await connection.close()
         pool = await asyncpg.create_pool(
-            min_size=1, max_size=CONNECTIONS, connection_class=_Connection, **server.options()
+            min_size=0, max_size=CONNECTIONS, connection_class=_Connection, **server.options()
         )
     return PostgresStore(server, pool)
 
@@ -186,7 +186,7 @@ class PostgresStore:
             async with self._pool.acquire() as connection:
                 try:
                     rows: list[Any] = await connection.fetch(query, *values)
-                except asyncpg.ReadOnlySQLTransactionError:
+                except LOST:
                     connection.terminate()  # the next one looks for the primary
                     raise
         return rows
