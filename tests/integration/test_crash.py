@@ -20,12 +20,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from conftest import need
 from kio.schema.errors import ErrorCode
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
 from support.crowd import Crew, Follower, Member, Watch, Writer, wait_until
 from support.door import Client, span
 from support.loops import run
+from support.outages import Outages
+from support.postgres import postgres_programs, postgres_server
 from support.processes import Cluster, Running, free_ports
 from support.records import Record, parse
 from support.storm import COMMITTED, Storm, Victim
@@ -173,16 +176,17 @@ class World:
 
     def __init__(self, cluster: Cluster, start: Callable[..., Running], seed: int, pipelines: int) -> None:
         self.cluster = cluster
+        environment = cluster.environment
         first = free_ports(BROKERS)
         cluster.ports = list(range(first, first + BROKERS))
         data = ("--data", str(cluster.data))
 
         def broker(index: int) -> Running:
             place = ("--id", str(index), "--port", str(cluster.ports[index]))
-            return start("broker", *place, *data, environment=FAST)
+            return start("broker", *place, *data, environment=environment)
 
         def pipeline() -> Running:
-            return start("pipeline", *data, "--master", "local[1]", environment=FAST)
+            return start("pipeline", *data, "--master", "local[1]", environment=environment)
 
         # A pipeline that is alone harms nobody by a pause, and one that has not committed anything by its death.
         share = 0.5 if pipelines > 1 else 0.0
@@ -195,7 +199,7 @@ class World:
             victim.running.wait_for("listens on")
         self.storm = Storm(brokers, spark, random.Random(seed))
 
-    def rage(self, seconds: float, *, pipeline_faults: int, records_per_s: int) -> str:
+    def rage(self, seconds: float, *, pipeline_faults: int, records_per_s: int, outages: Outages | None = None) -> str:
         """The storm, the calm after it, and the audit. What happened, in one line."""
         bootstrap, storm = self.cluster.bootstrap, self.storm
         writers = [Writer(f"w{n}", bootstrap, TOPIC, PARTITIONS, records_per_s // 2) for n in range(2)]
@@ -212,8 +216,12 @@ class World:
             return lasted_s > seconds and (hits >= pipeline_faults or lasted_s > seconds + SETTLE_S)
 
         try:
+            if outages:
+                outages.begin()
             storm.rage(over)
         finally:
+            if outages:
+                outages.finish()
             storm.settle()
         for writer in writers:
             writer.finish()
@@ -243,8 +251,9 @@ class World:
 
 @pytest.fixture
 def world(cluster: Callable[..., Cluster], start: Callable[..., Running], cli: Any) -> Callable[..., World]:
-    def make(seed: int, pipelines: int) -> World:
-        made = World(cluster(0, environment=FAST), start, seed, pipelines)
+    def make(seed: int, pipelines: int, metadata_url: str = "") -> World:
+        environment = FAST | {"LAKESTREAM_METADATA_URL": metadata_url}
+        made = World(cluster(0, environment=environment), start, seed, pipelines)
         made.cluster.start_http()
         created = cli("topic", "create", TOPIC, "-p", str(PARTITIONS), "-b", made.cluster.bootstrap)
         assert created.returncode == 0, created.stderr
@@ -258,6 +267,20 @@ def world(cluster: Callable[..., Cluster], start: Callable[..., Running], cli: A
 def test_killed_and_paused_under_load(world: Callable[..., World], java: str) -> None:
     print(f"CRASH_SEED={SEED}")
     print(world(SEED, pipelines=1).rage(15, pipeline_faults=1, records_per_s=800))
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+def test_killed_and_paused_on_a_server_that_fails(world: Callable[..., World], java: str) -> None:
+    """All state is on PostgreSQL, which is killed and restarted as well, every few seconds."""
+    print(f"CRASH_SEED={SEED}")
+    with (
+        postgres_server(need(postgres_programs(), "PostgreSQL (initdb and postgres)"), "s3cret") as server,
+        Outages(server, random.Random(SEED)) as outages,
+    ):
+        made = world(SEED, 1, server.url)
+        print(made.rage(15, pipeline_faults=1, records_per_s=800, outages=outages), f"{outages.count} outages")
+        assert outages.count > 1
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from support.fake_streams import FakeStreams
 from lakestream.errors import (
     CorruptRecords,
     DuplicateSequence,
+    FencedError,
     InvalidRecords,
     InvalidTimestamp,
     LakestreamError,
@@ -26,7 +27,7 @@ from lakestream.errors import (
     UnknownStream,
     UnsupportedRecords,
 )
-from lakestream.kafka.errors import code_of
+from lakestream.kafka.errors import code_of, fetch_code
 from lakestream.model import StreamPartition
 
 
@@ -144,6 +145,12 @@ def test_an_append_that_takes_too_long_is_answered_and_goes_on() -> None:
 )
 def test_errors_have_kafkas_codes(error: LakestreamError, code: ErrorCode) -> None:
     assert code_of(error) is code
+
+
+@pytest.mark.parametrize("error", [Unavailable("x"), Overloaded("x"), StorageError("x"), FencedError("x")])
+def test_a_consumer_is_told_only_what_it_retries_in_silence(error: LakestreamError) -> None:
+    """Java's consumer ends at every other code of a Fetch that is none of the request's own fault."""
+    assert fetch_code(error) in (ErrorCode.not_leader_or_follower, ErrorCode.kafka_storage_error)
 
 
 def test_every_error_has_a_code_of_its_own_or_of_an_ancestor() -> None:

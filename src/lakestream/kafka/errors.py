@@ -99,6 +99,14 @@ def code_of(error: LakestreamError) -> ErrorCode:
     return ErrorCode.unknown_server_error
 
 
+def fetch_code(error: LakestreamError) -> ErrorCode:
+    """The same, for a Fetch: of a store out of reach a consumer must hear in words that it expects there. These make it
+    look for another broker in silence; a time-out ends Java's consumer, and librdkafka hands it to the application."""
+    if isinstance(error, RetryableError):
+        return ErrorCode.not_leader_or_follower
+    return code_of(error)
+
+
 def coordinator_code(error: LakestreamError) -> ErrorCode:
     """The same, for requests to a group's coordinator: a store out of reach is the coordinator's absence."""
     if isinstance(error, RetryableError):

@@ -1,16 +1,25 @@
 """Metadata store and bucket by their URLs, checked against each other."""
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from lakestream import metadata, objects
 from lakestream.bucket.identity import check_identity
 from lakestream.bucket.saved import saving
+from lakestream.errors import Unavailable
 from lakestream.metadata.store import Store
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime, system
 from lakestream.settings import Settings
+
+log = logging.getLogger(__name__)
+
+OPEN_ATTEMPTS: Final = 40
+OPEN_RETRY_MS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +48,22 @@ def saving_rows(settings: Settings, backends: Backends) -> AbstractAsyncContextM
 async def open_unchecked(settings: Settings) -> AsyncIterator[Backends]:
     """For what mends a bucket that `open_backends` refuses, and for nothing else."""
     runtime = system()
-    store = await metadata.open(settings.metadata)
+    store = await _open_store(settings.metadata)
     try:
         yield Backends(store, objects.open(settings.bucket), runtime, settings.external_catalog)
     finally:
         await store.close()
+
+
+async def _open_store(url: str) -> Store:
+    """A server may be restarting while we start: it is waited for."""
+    for _ in range(OPEN_ATTEMPTS - 1):
+        try:
+            return await metadata.open(url)
+        except Unavailable as error:
+            log.warning("waiting for the metadata store: %s", error)
+        await asyncio.sleep(OPEN_RETRY_MS / 1000)
+    return await metadata.open(url)
 
 
 def metadata_place(settings: Settings) -> str:

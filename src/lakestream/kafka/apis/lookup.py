@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import logging
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Final, cast
 from uuid import UUID
 
@@ -126,8 +126,13 @@ def epoch_error(leader_epoch: int) -> ErrorCode:
     return ErrorCode.unknown_leader_epoch if leader_epoch > LEADER_EPOCH else ErrorCode.none
 
 
-def partition_error(streams: Streams, topic_id: UUID, error: LakestreamError) -> ErrorCode:
+def partition_error(
+    streams: Streams,
+    topic_id: UUID,
+    error: LakestreamError,
+    code: Callable[[LakestreamError], ErrorCode] = code_of,
+) -> ErrorCode:
     """The code of a failed append, fetch or lookup; what the cache said of a topic that is gone is forgotten."""
     if isinstance(error, UnknownStream):
         streams.topics.forget(topic_id)
-    return code_of(error)
+    return code(error)

@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from lakestream.kafka.apis import lookup
 from lakestream.kafka.apis.api import Context, Reply, api
+from lakestream.kafka.errors import fetch_code
 from lakestream.kafka.wire.codec import milliseconds
 from lakestream.kafka.wire.writing import Fields, RecordParts
 from lakestream.stream import Fetched, FetchPartition
@@ -87,7 +88,7 @@ def _refused(index: int, error: ErrorCode) -> Fields:
 def _read_fields(context: Context, fetched: Fetched) -> Fields:
     partition = fetched.partition
     if fetched.error is not None:
-        code = lookup.partition_error(context.streams, partition.topic_id, fetched.error)
+        code = lookup.partition_error(context.streams, partition.topic_id, fetched.error, fetch_code)
         return _refused(partition.index, code)
     return {
         "partition_index": partition.index,
