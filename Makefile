@@ -93,7 +93,7 @@ test-all: .cache/kernels lint jars nessie-jar kcat hive-jars spark-s3-jars yarn-
 	$(JAVA) $(TEST_ENV) LAKESTREAM_RCK_JARS=$(KIT_JARS) $(PYTEST) $(PYTEST_ARGS)
 
 bench: .venv/.dev .cache/kernels jars ## Measure ourselves beside a real Kafka (QUICK=1: shorter)
-	$(JAVA) $(TEST_ENV) $(BIN)/python -m benchmarks.run
+	PYTHONPATH=tests $(JAVA) $(TEST_ENV) $(BIN)/python -m benchmarks.run
 
 simulate: export SEED := $(or $(SEED),1)
 simulate: export HISTORIES := $(or $(HISTORIES),500)

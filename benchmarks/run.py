@@ -28,6 +28,7 @@ PARTS = (
     "fresh",
     "memory",
     "topics",
+    "stores",
 )
 
 

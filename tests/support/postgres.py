@@ -75,9 +75,10 @@ class PostgresServer:
 
 
 @contextmanager
-def postgres_server(programs: str, password: str = "") -> Iterator[PostgresServer]:
-    """A data directory without its server. With a password the server asks for it. It refuses to run as root, so then
-    it runs as nobody, who may not enter every folder that root can: what he needs is copied to one that he can."""
+def postgres_server(programs: str, password: str = "", *, synced: bool = False) -> Iterator[PostgresServer]:
+    """A data directory without its server. With a password the server asks for it; `synced`: its commits are on disk.
+    It refuses to run as root, so then it runs as nobody, who may not enter every folder that root can: what he needs is
+    copied to one that he can."""
     user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
     with tempfile.TemporaryDirectory(prefix="postgres-", dir=_temporary(user)) as name:
         folder, port = Path(name), free_ports()
@@ -91,7 +92,7 @@ def postgres_server(programs: str, password: str = "") -> Iterator[PostgresServe
         access = ["-A", "scram-sha-256", f"--pwfile={secret}"] if password else ["-A", "trust"]
         runs_as = user and user.pw_uid
         subprocess.run([*initdb, *access], check=True, stdout=subprocess.DEVNULL, cwd=folder, user=runs_as)
-        options = ("-h", HOST, "-p", str(port), "-k", "", "-F", "-c", "max_connections=100")
+        options = ("-h", HOST, "-p", str(port), "-k", "", "-c", "max_connections=100", *(() if synced else ("-F",)))
         command = (f"{programs}/postgres", "-D", str(data), *options)
         yield PostgresServer(command, port, folder / "postgres.log", runs_as, password)
 
