@@ -14,9 +14,10 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -31,7 +32,10 @@ from support.outages import Outages
 from support.postgres import postgres_programs, postgres_server
 from support.processes import Cluster, Running, free_ports
 from support.records import Record, parse
+from support.s3 import environment as s3_environment
 from support.storm import COMMITTED, Storm, Victim
+
+from lakestream import objects
 
 TOPIC = "events"
 PARTITIONS = 3
@@ -123,7 +127,9 @@ def _by(value: bytes | None, writer: Writer) -> bool:
 
 
 def _table(cluster: Cluster) -> Table:
-    return RestCatalog("test", uri=cluster.catalog).load_table(f"default.{TOPIC}")
+    endpoint = cluster.environment.get("AWS_ENDPOINT", "")
+    access = {"s3.endpoint": endpoint, "s3.access-key-id": "test", "s3.secret-access-key": "test"} if endpoint else {}
+    return RestCatalog("test", uri=cluster.catalog, **access).load_table(f"default.{TOPIC}")
 
 
 def _check_table(table: Table, stream: Stream) -> None:
@@ -146,12 +152,16 @@ def _in_table(cluster: Cluster, ends: list[int]) -> bool:
 
 def _check_bucket(cluster: Cluster) -> None:
     """What is in the bucket when all is in the table: no WAL object of that time stays, no unnamed table file."""
-    bucket = cluster.data / "bucket"
-    dead = set((bucket / "wal").rglob("*.wal"))
-    wait_until(lambda: not any(path.exists() for path in dead), "dead WAL objects are gone", SETTLE_S)
+    bucket = objects.open(cluster.environment.get("LAKESTREAM_BUCKET_URL") or f"file://{cluster.data / 'bucket'}")
+
+    async def keys(prefix: str, suffix: str) -> set[str]:
+        return {info.key async for info in bucket.list(prefix) if info.key.endswith(suffix)}
+
+    dead = run(keys("wal/", ".wal"))
+    wait_until(lambda: not dead & run(keys("wal/", ".wal")), "dead WAL objects are gone", SETTLE_S)
 
     def orphans() -> set[str]:
-        written = {path.name for path in bucket.glob("tables/*/_data/**/*.parquet")}
+        written = {key.rpartition("/")[2] for key in run(keys("tables/", ".parquet"))}
         try:
             named = _table(cluster).inspect.all_files()["file_path"].to_pylist()
         except FileNotFoundError:
@@ -251,9 +261,8 @@ class World:
 
 @pytest.fixture
 def world(cluster: Callable[..., Cluster], start: Callable[..., Running], cli: Any) -> Callable[..., World]:
-    def make(seed: int, pipelines: int, metadata_url: str = "") -> World:
-        environment = FAST | {"LAKESTREAM_METADATA_URL": metadata_url}
-        made = World(cluster(0, environment=environment), start, seed, pipelines)
+    def make(seed: int, pipelines: int, **environment: str) -> World:
+        made = World(cluster(0, environment=FAST | environment), start, seed, pipelines)
         made.cluster.start_http()
         created = cli("topic", "create", TOPIC, "-p", str(PARTITIONS), "-b", made.cluster.bootstrap)
         assert created.returncode == 0, created.stderr
@@ -269,18 +278,38 @@ def test_killed_and_paused_under_load(world: Callable[..., World], java: str) ->
     print(world(SEED, pipelines=1).rage(15, pipeline_faults=1, records_per_s=800))
 
 
+@pytest.fixture
+def outages() -> Iterator[Outages]:
+    """A PostgreSQL that can be made to fail."""
+    programs = need(postgres_programs(), "PostgreSQL (initdb and postgres)")
+    with postgres_server(programs, "s3cret") as server, Outages(server, random.Random(SEED)) as outages:
+        yield outages
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(400)
-def test_killed_and_paused_on_a_server_that_fails(world: Callable[..., World], java: str) -> None:
+def test_killed_and_paused_on_a_server_that_fails(world: Callable[..., World], java: str, outages: Outages) -> None:
     """All state is on PostgreSQL, which is killed and restarted as well, every few seconds."""
     print(f"CRASH_SEED={SEED}")
-    with (
-        postgres_server(need(postgres_programs(), "PostgreSQL (initdb and postgres)"), "s3cret") as server,
-        Outages(server, random.Random(SEED)) as outages,
-    ):
-        made = world(SEED, 1, server.url)
-        print(made.rage(15, pipeline_faults=1, records_per_s=800, outages=outages), f"{outages.count} outages")
-        assert outages.count > 1
+    made = world(SEED, 1, LAKESTREAM_METADATA_URL=outages.url)
+    print(made.rage(15, pipeline_faults=1, records_per_s=800, outages=outages), f"{outages.count} outages")
+    assert outages.count > 1
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(LONG_S + 400)
+def test_killed_and_paused_for_long_on_postgres_and_s3(
+    world: Callable[..., World], java: str, outages: Outages, aws_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a company would run it: nothing that matters is on a broker's machine."""
+    print(f"CRASH_SEED={SEED}")
+    bucket = {"LAKESTREAM_BUCKET_URL": f"s3://lake/storm-{uuid4().hex}", **s3_environment(aws_address)}
+    for name, value in bucket.items():
+        monkeypatch.setenv(name, value)
+    made = world(SEED, 2, LAKESTREAM_METADATA_URL=outages.url, **bucket)
+    print(made.rage(LONG_S / 2, pipeline_faults=2, records_per_s=800, outages=outages), f"{outages.count} outages")
+    assert outages.count > 3
 
 
 @pytest.mark.slow

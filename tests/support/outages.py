@@ -33,6 +33,10 @@ class Outages:
         self.finish()
         self._up.close()
 
+    @property
+    def url(self) -> str:
+        return self._server.url
+
     def begin(self) -> None:
         self._thread.start()
 
