@@ -2,14 +2,17 @@
 
 LakestreamError
 ├── RequestError            fix the request; nothing was written
+│   ├── NotAuthorized         the caller may not do that; it does not say whether the thing is there
 │   ├── CorruptRecords        CRC, magic, lengths or counts do not hold
 │   ├── InvalidRecords        well formed, yet not acceptable
 │   │   └── InvalidTimestamp    outside [-1, year 9999], or outside what the topic takes
 │   ├── UnsupportedRecords    a magic or compression that is not served
+│   │   └── UnsupportedCodec    a compression that this client does not know
 │   ├── RecordsTooLarge       above the configured maximum
 │   ├── UnknownStream         no such topic, topic id or partition
 │   ├── StreamExists          a topic of that name is there already
 │   ├── InvalidStream         a topic name or partition count that cannot be
+│   │   ├── InvalidName         no name for a topic
 │   │   └── InvalidSetting      a topic's setting that cannot be
 │   ├── OffsetOutOfRange      below the log start or beyond the end
 │   ├── SequenceGap           an idempotent producer skipped a sequence: its epoch is over
@@ -47,6 +50,14 @@ class LakestreamError(Exception):
 class RequestError(LakestreamError): ...
 
 
+class NotAuthorized(RequestError):
+    """`kind`: of the resource, in the words of `access.ResourceKind`."""
+
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
 class CorruptRecords(RequestError): ...
 
 
@@ -64,6 +75,9 @@ class InvalidTimestamp(InvalidRecords): ...
 class UnsupportedRecords(RequestError): ...
 
 
+class UnsupportedCodec(UnsupportedRecords): ...
+
+
 class RecordsTooLarge(RequestError): ...
 
 
@@ -74,6 +88,9 @@ class StreamExists(RequestError): ...
 
 
 class InvalidStream(RequestError): ...
+
+
+class InvalidName(InvalidStream): ...
 
 
 class InvalidSetting(InvalidStream): ...

@@ -4,6 +4,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from lakestream.access import ResourceKind
 from lakestream.coordination.groups import GroupError
 from lakestream.errors import (
     Conflict,
@@ -11,11 +12,13 @@ from lakestream.errors import (
     CorruptRecords,
     DuplicateSequence,
     FencedError,
+    InvalidName,
     InvalidRecords,
     InvalidSetting,
     InvalidStream,
     InvalidTimestamp,
     LakestreamError,
+    NotAuthorized,
     NotCoordinator,
     OffsetOutOfRange,
     Overloaded,
@@ -31,6 +34,7 @@ from lakestream.errors import (
     Unexpected,
     UnknownProducer,
     UnknownStream,
+    UnsupportedCodec,
     UnsupportedRecords,
 )
 
@@ -40,10 +44,12 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     InvalidRecords: ErrorCode.invalid_record,
     # What Kafka answers to magic 0 and 1, which is nearly all of it.
     UnsupportedRecords: ErrorCode.invalid_record,
+    UnsupportedCodec: ErrorCode.unsupported_compression_type,
     RecordsTooLarge: ErrorCode.message_too_large,
     UnknownStream: ErrorCode.unknown_topic_or_partition,
     StreamExists: ErrorCode.topic_already_exists,
     InvalidStream: ErrorCode.invalid_request,
+    InvalidName: ErrorCode.invalid_topic_exception,
     InvalidSetting: ErrorCode.invalid_config,
     OffsetOutOfRange: ErrorCode.offset_out_of_range,
     SequenceGap: ErrorCode.out_of_order_sequence_number,
@@ -65,6 +71,13 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     StorageError: ErrorCode.kafka_storage_error,
     Unexpected: ErrorCode.kafka_storage_error,
     LakestreamError: ErrorCode.unknown_server_error,
+}
+
+_DENIALS: Final = {
+    ResourceKind.TOPIC.value: ErrorCode.topic_authorization_failed,
+    ResourceKind.GROUP.value: ErrorCode.group_authorization_failed,
+    ResourceKind.CLUSTER.value: ErrorCode.cluster_authorization_failed,
+    ResourceKind.TRANSACTIONAL_ID.value: ErrorCode.transactional_id_authorization_failed,
 }
 
 _GROUP_CODES: Final = {
@@ -92,6 +105,8 @@ class MalformedRequest(Exception):
 
 def code_of(error: LakestreamError) -> ErrorCode:
     """The wire code of the error's nearest known ancestor."""
+    if isinstance(error, NotAuthorized):
+        return _DENIALS[error.kind]
     for kind in type(error).__mro__:
         code = _CODES.get(kind)
         if code is not None:

@@ -17,7 +17,7 @@ _LISTS: Final = {
 }
 
 
-class Operation:
+class ConfigOperation:
     """By Kafka's numbers."""
 
     SET: Final = 0
@@ -65,12 +65,12 @@ def step_by_step(wanted: Sequence[Wanted]) -> Change:
     def change(present: Mapping[str, str]) -> dict[str, str]:
         configs = dict(present)
         for each in wanted:
-            if each.operation == Operation.DELETE:
+            if each.operation == ConfigOperation.DELETE:
                 configs.pop(each.name, None)
                 continue
             if each.value is None:
                 raise InvalidSetting(f"{each.name} needs a value")
-            configs[each.name] = each.value if each.operation == Operation.SET else _listed(configs, each)
+            configs[each.name] = each.value if each.operation == ConfigOperation.SET else _listed(configs, each)
         return configs
 
     return change
@@ -91,13 +91,13 @@ def instead(given: Mapping[str, str | None]) -> Change:
 
 
 def _listed(configs: Mapping[str, str], wanted: Wanted) -> str:
-    if wanted.operation not in (Operation.APPEND, Operation.SUBTRACT):
+    if wanted.operation not in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
         raise InvalidSetting(f"{wanted.name}: there is no operation {wanted.operation}")
     if wanted.name not in _LISTS:
         raise InvalidSetting(f"{wanted.name} is no list: set it instead")
     words = [word for word in configs.get(wanted.name, _LISTS[wanted.name]).split(",") if word]
     given = [word.strip() for word in (wanted.value or "").split(",")]
-    if wanted.operation == Operation.APPEND:
+    if wanted.operation == ConfigOperation.APPEND:
         words += [word for word in given if word not in words]
     else:
         words = [word for word in words if word.strip() not in given]

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from lakestream.errors import CorruptObject, InvalidSetting, InvalidStream, StreamExists, UnknownStream
+from lakestream.errors import CorruptObject, InvalidName, InvalidSetting, InvalidStream, StreamExists, UnknownStream
 from lakestream.metadata import codec
 from lakestream.metadata.log.partition import create_head, delete_log, read_head
 from lakestream.metadata.store import ABSENT, Address, Applied, Store, Transaction
@@ -52,7 +52,7 @@ class Topic(msgspec.Struct, frozen=True):
 
 def check_name(name: str) -> None:
     if not _LEGAL_NAME.fullmatch(name) or name in (".", ".."):
-        raise InvalidStream(f"{name!r} is not a topic name: use 1 to 249 of a-z A-Z 0-9 . _ -")
+        raise InvalidName(f"{name!r} is not a topic name: use 1 to 249 of a-z A-Z 0-9 . _ -")
 
 
 class Begun(NamedTuple):

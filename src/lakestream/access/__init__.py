@@ -1,0 +1,16 @@
+"""Who asks, and what they may do: principals, and the port that decides."""
+
+from lakestream.access.authorizer import ALLOW_ALL, AllowAll, Authorizer, Operation, ResourceKind, check, denied
+from lakestream.access.principal import ANONYMOUS, Principal
+
+__all__ = [
+    "ALLOW_ALL",
+    "ANONYMOUS",
+    "AllowAll",
+    "Authorizer",
+    "Operation",
+    "Principal",
+    "ResourceKind",
+    "check",
+    "denied",
+]
