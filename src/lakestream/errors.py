@@ -10,10 +10,12 @@ LakestreamError
 │   │   └── UnsupportedCodec    a compression that this client does not know
 │   ├── RecordsTooLarge       above the configured maximum
 │   ├── UnknownStream         no such topic, topic id or partition
+│   │   └── UnknownStreamId     no topic has that id
 │   ├── StreamExists          a topic of that name is there already
 │   ├── InvalidStream         a topic name or partition count that cannot be
 │   │   ├── InvalidName         no name for a topic
 │   │   └── InvalidSetting      a topic's setting that cannot be
+│   ├── RecordsKept           records of a topic that is only compacted are not deleted by offset
 │   ├── OffsetOutOfRange      below the log start or beyond the end
 │   ├── SequenceGap           an idempotent producer skipped a sequence: its epoch is over
 │   ├── UnknownProducer       an idempotent producer whose state expired: its epoch is over
@@ -53,7 +55,7 @@ class RequestError(LakestreamError): ...
 class NotAuthorized(RequestError):
     """`kind`: of the resource, in the words of `access.ResourceKind`."""
 
-    def __init__(self, message: str, kind: str) -> None:
+    def __init__(self, message: str, kind: str = "cluster") -> None:
         super().__init__(message)
         self.kind = kind
 
@@ -84,6 +86,9 @@ class RecordsTooLarge(RequestError): ...
 class UnknownStream(RequestError): ...
 
 
+class UnknownStreamId(UnknownStream): ...
+
+
 class StreamExists(RequestError): ...
 
 
@@ -94,6 +99,9 @@ class InvalidName(InvalidStream): ...
 
 
 class InvalidSetting(InvalidStream): ...
+
+
+class RecordsKept(RequestError): ...
 
 
 class OffsetOutOfRange(RequestError): ...

@@ -36,7 +36,8 @@ from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import StreamPartition
 from lakestream.runtime import Runtime, system
-from lakestream.stream import Appended, FetchPartition, Streams
+from lakestream.stream import Appended, FetchPartition
+from lakestream.stream.engine import StreamEngine
 from lakestream.stream.settings import StreamSettings
 
 pytestmark = pytest.mark.filterwarnings("ignore:Parquet writer option")
@@ -77,7 +78,7 @@ class Writer:
         producer = (self.producer_id, 0, self.sequence) if self.producer_id >= 0 else (-1, -1, -1)
         return batch(*values, producer=producer)
 
-    def begin(self, streams: Streams) -> "asyncio.Future[Appended]":
+    def begin(self, streams: StreamEngine) -> "asyncio.Future[Appended]":
         """The batch that waits for its answer, or a new one."""
         if self.pending and self.producer_id < 0:
             self.pending = []
@@ -89,7 +90,7 @@ class Writer:
         answer.add_done_callback(lambda done: done.exception())
         return answer
 
-    async def send(self, streams: Streams) -> None:
+    async def send(self, streams: StreamEngine) -> None:
         answer = self.begin(streams)
         values = self.pending
         await asyncio.wait({answer}, timeout=5)
@@ -215,7 +216,7 @@ async def judge(
         await catalog.close()
 
 
-async def go_on(writer: Writer, brokers: list[Streams]) -> None:
+async def go_on(writer: Writer, brokers: list[StreamEngine]) -> None:
     """A producer that lived on: what it still waits for, then more."""
     for _ in range(3):
         before = len(writer.acked)
@@ -224,7 +225,7 @@ async def go_on(writer: Writer, brokers: list[Streams]) -> None:
         assert len(writer.acked) > before or writer.producer_id >= 0
 
 
-async def read(streams: Streams, topic: Topic, index: int) -> dict[int, bytes]:
+async def read(streams: StreamEngine, topic: Topic, index: int) -> dict[int, bytes]:
     found: dict[int, bytes] = {}
     position = 0
     while True:

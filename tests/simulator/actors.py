@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from support.simulated_tables import SimulatedTables
 
+from lakestream.access import ALLOW_ALL, ANONYMOUS
+from lakestream.coordination.groups import Groups
 from lakestream.coordination.groups.coordinator import GroupCoordinator, holder_name
 from lakestream.errors import ObjectMissing, RetryableError, UnknownStream
 from lakestream.frontier.collecting.collector import Collector
@@ -19,6 +21,7 @@ from lakestream.kafka.settings import KafkaSettings
 from lakestream.metadata.brokers import Broker
 from lakestream.metadata.topics.list import Topics
 from lakestream.stream import Streams
+from lakestream.stream.engine import StreamEngine
 from simulator.tables import SimulatedHistory
 from simulator.world import Process
 
@@ -41,7 +44,7 @@ class BrokerActor:
         self._history = history
         self.number = broker_id
         self.process: Process | None = None
-        self.streams: Streams | None = None
+        self.streams: StreamEngine | None = None
         self.groups: GroupCoordinator | None = None
 
     async def live(self) -> None:
@@ -55,7 +58,7 @@ class BrokerActor:
             self.streams = None
             await asyncio.sleep(world.random.uniform(0.01, 1.5))
 
-    async def call(self, work: Callable[[Streams], Awaitable[T]]) -> T:
+    async def call(self, work: Callable[[StreamEngine], Awaitable[T]]) -> T:
         """A request to this broker: lost if it crashes, unanswered if it sleeps too long."""
         process, streams = self.process, self.streams
         if process is None or streams is None or not process.alive:
@@ -79,7 +82,7 @@ class BrokerActor:
         """A request of a group's member."""
         groups = self.groups
 
-        async def run(_: Streams) -> T:
+        async def run(_: StreamEngine) -> T:
             assert groups is not None
             return await work(groups)
 
@@ -89,9 +92,15 @@ class BrokerActor:
         """A request through the Kafka door, by the handler of its API: the fields of its answer."""
         groups, settings = self.groups, KafkaSettings(groups=self._history.scene.group)
 
-        async def run(streams: Streams) -> Any:
+        async def run(streams: StreamEngine) -> Any:
             assert groups is not None
-            context: Any = SimpleNamespace(streams=streams, groups=groups, settings=settings, version=version)
+            context: Any = SimpleNamespace(
+                principal=ANONYMOUS,
+                streams=Streams(streams, ALLOW_ALL),
+                groups=Groups(groups, ALLOW_ALL, streams.runtime.clock),
+                settings=settings,
+                version=version,
+            )
             return await handle(context, request)
 
         return await self.call(run)
@@ -99,7 +108,7 @@ class BrokerActor:
     async def _serve(self, process: Process) -> None:
         history = self._history
         broker = Broker(self.number, "127.0.0.1", self.number, None, process.runtime().new_id().hex)
-        streams = Streams(
+        streams = StreamEngine(
             broker,
             history.store,
             history.objects,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from lakestream.errors import OffsetOutOfRange, RetryableError, UnknownStream
 from lakestream.model import StreamPartition
-from lakestream.stream import Fetched, FetchPartition, Streams
+from lakestream.stream import Fetched, FetchPartition
+from lakestream.stream.engine import StreamEngine
 from simulator.batches import Row, batch, end_of, rows
 from simulator.pipelined import Pipeline, append
 
@@ -105,7 +106,7 @@ class ConsumerActor:
         return bool(fetched.parts)
 
 
-async def fetch(streams: Streams, partition: StreamPartition, position: int, wait_ms: int) -> Fetched:
+async def fetch(streams: StreamEngine, partition: StreamPartition, position: int, wait_ms: int) -> Fetched:
     [fetched] = await streams.fetch(
         [FetchPartition(partition, position, 1000)], min_bytes=1, max_bytes=1000, max_wait_ms=wait_ms
     )

@@ -22,7 +22,7 @@ from lakestream.metadata.log import commit
 from lakestream.metadata.topics.list import Topic
 from lakestream.model import StreamPartition
 from lakestream.runtime import Runtime
-from lakestream.stream import Streams
+from lakestream.stream.engine import StreamEngine
 from lakestream.table.view import View
 from lakestream.wal import WAL_PREFIX, parse_key
 from simulator.actors import BrokerActor, PipelineActor
@@ -256,7 +256,7 @@ class History:
         while True:
             at = position
 
-            async def step(streams: Streams, at: int = at) -> Any:
+            async def step(streams: StreamEngine, at: int = at) -> Any:
                 return await fetch(streams, partition, at, 0)
 
             try:

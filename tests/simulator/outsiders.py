@@ -10,7 +10,7 @@ from support.simulated_tables import SimulatedTables
 from lakestream.errors import LakestreamError, RetryableError, StreamExists, UnknownStream
 from lakestream.metadata.topics.list import Topic
 from lakestream.model import DataFile, StreamPartition, WrittenFile
-from lakestream.stream import Streams
+from lakestream.stream.engine import StreamEngine
 from lakestream.table.view import View
 from simulator.batches import Row
 from simulator.tables import encode_rows, read_rows, written
@@ -162,15 +162,15 @@ class OwnerActor:
         history.membership.topics.append(history.topic.topic_id)
         history.world.trace(f"owner has {history.topic.topic_id.hex[:4]}")
 
-    async def _create(self, streams: Streams) -> Topic:
+    async def _create(self, streams: StreamEngine) -> Topic:
         return await streams.create_topic(TOPIC, 2, self._history.policy.settings)
 
 
-async def _find(streams: Streams) -> dict[str, Topic]:
+async def _find(streams: StreamEngine) -> dict[str, Topic]:
     return await streams.topics.by_names([TOPIC])
 
 
-async def _retry(history: "History", work: Callable[[Streams], Awaitable[T]]) -> T:
+async def _retry(history: "History", work: Callable[[StreamEngine], Awaitable[T]]) -> T:
     while True:
         try:
             return await history.broker().call(work)

@@ -19,7 +19,7 @@ from lakestream.errors import (
 )
 from lakestream.metadata.log.commit import SEQUENCE_SPAN
 from lakestream.model import StreamPartition
-from lakestream.stream import Streams
+from lakestream.stream.engine import StreamEngine
 from simulator.actors import BrokerActor
 from simulator.batches import batch
 
@@ -160,5 +160,5 @@ class Pipeline:
         return self._producer
 
 
-async def append(streams: Streams, partition: StreamPartition, data: bytes) -> int:
+async def append(streams: StreamEngine, partition: StreamPartition, data: bytes) -> int:
     return (await streams.append(partition, data)).base_offset

@@ -59,7 +59,7 @@ class World:
         streams = FakeStreams(store=self.store, runtime=self.runtime, broker_id=broker_id, port=9000 + broker_id)
         self.topics = streams.topics
         await streams.brokers.register(streams.broker)
-        coordinator = GroupCoordinator(streams.as_streams(), settings)
+        coordinator = GroupCoordinator(streams.as_engine(), settings)
         await coordinator.start()
         try:
             yield coordinator

@@ -13,9 +13,12 @@ from typing import Any, Self, TypeVar
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-from lakestream.coordination.groups import GroupCoordinator
+from lakestream.access import ALLOW_ALL, Authorizer
+from lakestream.coordination.groups import GroupCoordinator, Groups
 from lakestream.coordination.settings import GroupSettings
 from lakestream.kafka import KafkaServer, KafkaSettings
+from lakestream.stream import Streams
+from lakestream.stream.engine import StreamEngine
 from support.fake_streams import FakeStreams
 from support.loops import run
 
@@ -131,13 +134,18 @@ class Client:
             return
 
 
+def server_of(engine: StreamEngine, settings: KafkaSettings, authorizer: Authorizer = ALLOW_ALL) -> KafkaServer:
+    groups = Groups(GroupCoordinator(engine, settings.groups), authorizer, engine.runtime.clock)
+    return KafkaServer(Streams(engine, authorizer), groups, settings)
+
+
 @asynccontextmanager
 async def door(
-    streams: FakeStreams | None = None, settings: KafkaSettings = SETTINGS
+    streams: FakeStreams | None = None, settings: KafkaSettings = SETTINGS, authorizer: Authorizer = ALLOW_ALL
 ) -> AsyncIterator[tuple[FakeStreams, KafkaServer]]:
     """A server on a free port, over streams in memory."""
     fake = streams or FakeStreams()
-    server = KafkaServer(fake.as_streams(), GroupCoordinator(fake.as_streams(), settings.groups), settings)
+    server = server_of(fake.as_engine(), settings, authorizer)
     await server.start("127.0.0.1", 0)
     fake.broker = type(fake.broker)(
         fake.broker.broker_id, "127.0.0.1", server.port, fake.broker.zone, fake.broker.session
@@ -153,12 +161,13 @@ def with_door(
     test: Callable[[FakeStreams, Client], Awaitable[None]],
     *,
     settings: KafkaSettings = SETTINGS,
+    authorizer: Authorizer = ALLOW_ALL,
     **fake: Any,
 ) -> None:
     """Runs the test with one client; afterwards every byte of the budget must be back."""
 
     async def work() -> None:
-        async with door(FakeStreams(**fake), settings) as (streams, server):
+        async with door(FakeStreams(**fake), settings, authorizer) as (streams, server):
             client = await Client.connect(server.port)
             await test(streams, client)
             await client.close()

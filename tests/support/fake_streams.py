@@ -1,4 +1,4 @@
-"""Streams in memory: what the Kafka door calls, with a log that is a list and a flush that is a timer."""
+"""StreamEngine in memory: what the Kafka door calls, with a log that is a list and a flush that is a timer."""
 
 import asyncio
 import struct
@@ -24,9 +24,9 @@ from lakestream.stream import (
     FetchPartition,
     MemoryBudget,
     OffsetAt,
-    Streams,
     StreamSettings,
 )
+from lakestream.stream.engine import StreamEngine
 
 
 @dataclass
@@ -63,8 +63,8 @@ class FakeStreams:
         self._changed = asyncio.Event()
         self._producers = 0
 
-    def as_streams(self) -> Streams:
-        return cast(Streams, self)
+    def as_engine(self) -> StreamEngine:
+        return cast(StreamEngine, self)
 
     @property
     def broker_id(self) -> int:

@@ -19,7 +19,8 @@ from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime, system
-from lakestream.stream import FetchPartition, Streams
+from lakestream.stream import FetchPartition
+from lakestream.stream.engine import StreamEngine
 from support.batches import batch
 from support.external import Place
 from support.records import parse
@@ -34,7 +35,7 @@ class Lakehouse:
 
     cluster: Cluster
     catalog: PyIcebergTables
-    streams: Streams
+    streams: StreamEngine
 
     async def produce(self, topic: Topic, partition: int, *values: bytes) -> int:
         done = await self.streams.append(StreamPartition(topic.topic_id, partition), batch(*values))

@@ -11,7 +11,8 @@ from lakestream.metadata.store import Store
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.objects import MemoryObjects, ObjectStore
 from lakestream.runtime import Runtime, system
-from lakestream.stream import Streams, StreamSettings
+from lakestream.stream import StreamSettings
+from lakestream.stream.engine import StreamEngine
 from lakestream.table.reading.history import HistoryReader
 from support.simulated_tables import SimulatedTables
 
@@ -34,13 +35,15 @@ class Cluster:
         self.tables: TableCatalog = self.catalog or SimulatedTables(self.store)
 
     @asynccontextmanager
-    async def brokers(self, count: int) -> AsyncIterator[list[Streams]]:
+    async def brokers(self, count: int) -> AsyncIterator[list[StreamEngine]]:
         async with AsyncExitStack() as stack:
             started = []
             for broker_id in range(1, count + 1):
                 broker = Broker(broker_id, "127.0.0.1", 9091 + broker_id, None, self.runtime.new_id().hex)
                 history = HistoryReader(self.objects)
-                streams = Streams(broker, self.store, self.objects, self.tables, history, self.runtime, self.settings)
+                streams = StreamEngine(
+                    broker, self.store, self.objects, self.tables, history, self.runtime, self.settings
+                )
                 await streams.start()
                 stack.push_async_callback(streams.stop)
                 started.append(streams)

@@ -10,10 +10,11 @@ from support.streams import Cluster
 
 from lakestream.errors import LakestreamError, ObjectMissing, Unavailable
 from lakestream.model import StreamPartition, WrittenFile
-from lakestream.stream import FetchPartition, Streams
+from lakestream.stream import FetchPartition
+from lakestream.stream.engine import StreamEngine
 from lakestream.stream.offsets import OffsetAt
 
-Ask = Callable[[Streams, StreamPartition, Any], Awaitable[LakestreamError | None]]
+Ask = Callable[[StreamEngine, StreamPartition, Any], Awaitable[LakestreamError | None]]
 
 
 def ask_while(each_read: Callable[[Cluster, StreamPartition], Awaitable[None]], ask: Ask) -> LakestreamError | None:
@@ -38,13 +39,13 @@ def ask_while(each_read: Callable[[Cluster, StreamPartition], Awaitable[None]], 
     return asyncio.run(whole())
 
 
-async def fetch(streams: Streams, partition: StreamPartition, read: Any) -> LakestreamError | None:
+async def fetch(streams: StreamEngine, partition: StreamPartition, read: Any) -> LakestreamError | None:
     streams._fetcher._history.read = read  # type: ignore[method-assign]
     [fetched] = await streams.fetch([FetchPartition(partition, 0, 1000)], min_bytes=1, max_bytes=1000, max_wait_ms=0)
     return fetched.error
 
 
-async def find(streams: Streams, partition: StreamPartition, read: Any) -> LakestreamError | None:
+async def find(streams: StreamEngine, partition: StreamPartition, read: Any) -> LakestreamError | None:
     streams._offsets._history.first_at_or_after = read  # type: ignore[method-assign]
     try:
         await streams.list_offset(partition, 5)
@@ -74,7 +75,7 @@ def test_a_table_that_changes_faster_than_it_is_read_is_asked_for_again(ask: Ask
 
 
 def test_an_offset_is_looked_for_again_where_the_table_has_moved_on() -> None:
-    async def ask(streams: Streams, partition: StreamPartition, gone: Any) -> LakestreamError | None:
+    async def ask(streams: StreamEngine, partition: StreamPartition, gone: Any) -> LakestreamError | None:
         history, reads = streams._offsets._history, list[int]()
 
         async def first_at_or_after(*_: Any, **__: Any) -> tuple[int, int]:

@@ -15,7 +15,8 @@ from lakestream.model import StreamPartition
 from lakestream.objects import MemoryObjects
 from lakestream.objects.store import Buffer
 from lakestream.runtime import system
-from lakestream.stream import Fetched, FetchPartition, Streams
+from lakestream.stream import Fetched, FetchPartition
+from lakestream.stream.engine import StreamEngine
 
 MIB = 1 << 20
 
@@ -49,7 +50,7 @@ class CountedObjects(MemoryObjects):
 
 
 async def fetch(
-    streams: Streams, partitions: Sequence[StreamPartition], *, min_bytes: int, wait_ms: int
+    streams: StreamEngine, partitions: Sequence[StreamPartition], *, min_bytes: int, wait_ms: int
 ) -> list[Fetched]:
     return await streams.fetch(
         [FetchPartition(partition, 0, MIB) for partition in partitions],

@@ -10,9 +10,9 @@ from support.batches import batch
 from support.door import Client, span, with_door
 from support.fake_streams import FakeStreams
 
-from lakestream.kafka.apis import checking
 from lakestream.objects import Buffer
 from lakestream.records import BatchInfo, BatchRules, OutOfRoom, take
+from lakestream.stream import checking
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 BOMB_BYTES = 20 << 20

@@ -112,7 +112,7 @@ def test_every_group_is_listed_by_one_broker_whoever_held_it() -> None:
     async def test() -> None:
         one = FakeStreams()
         two = FakeStreams(store=one.store, runtime=one.runtime, broker_id=2)
-        first, second = (GroupCoordinator(each.as_streams(), SETTINGS.groups) for each in (one, two))
+        first, second = (GroupCoordinator(each.as_engine(), SETTINGS.groups) for each in (one, two))
         for each in (one, two):
             await each.brokers.register(each.broker)
         names = [f"g{number}" for number in range(12)]

@@ -10,23 +10,21 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 from support.batches import batch
-from support.door import SETTINGS, Client, span
+from support.door import SETTINGS, Client, server_of, span
 from support.loops import run
 from support.streams import Cluster
 
-from lakestream.coordination.groups import GroupCoordinator
 from lakestream.errors import CorruptObject
-from lakestream.kafka import KafkaServer
 from lakestream.metadata.topics.list import Topic
-from lakestream.stream import Streams
+from lakestream.stream.engine import StreamEngine
 
-Door = tuple[Streams, Client]
+Door = tuple[StreamEngine, Client]
 PRODUCE, FETCH, LIST_OFFSETS, COMMIT, COMMITTED, DELETE_RECORDS, EPOCH_END = 0, 1, 2, 8, 9, 21, 23
 
 
 @asynccontextmanager
-async def _door(streams: Streams) -> AsyncIterator[Door]:
-    server = KafkaServer(streams, GroupCoordinator(streams, SETTINGS.groups), SETTINGS)
+async def _door(streams: StreamEngine) -> AsyncIterator[Door]:
+    server = server_of(streams, SETTINGS)
     await server.start("127.0.0.1", 0)
     client = await Client.connect(server.port)
     try:
@@ -45,7 +43,7 @@ def _with_two_doors(test: Callable[[Door, Door], Awaitable[None]]) -> None:
     run(work())
 
 
-async def _recreate(streams: Streams) -> None:
+async def _recreate(streams: StreamEngine) -> None:
     [topic] = await streams.topics.list()
     await streams.delete_topic(topic.topic_id)
     await streams.create_topic("t", 1, {})

@@ -17,7 +17,7 @@ from lakestream.metadata.names.pointers import Pointer, Pointers
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.store import Address, Entry, Outcome, Refused, Transaction
 from lakestream.metadata.stores.memory import MemoryStore
-from lakestream.stream import Streams
+from lakestream.stream.engine import StreamEngine
 
 LAKE = ("default",)
 
@@ -95,7 +95,7 @@ def test_creating_beside_many_half_deleted_topics_reads_them_once() -> None:
 
 
 def test_two_brokers_that_create_and_delete_the_same_topics_leave_nothing_behind() -> None:
-    async def one_round(streams: Streams, number: int) -> None:
+    async def one_round(streams: StreamEngine, number: int) -> None:
         try:
             topic = await streams.create_topic(f"t{number}", 1, {})
         except StreamExists:

@@ -13,11 +13,12 @@ from lakestream.metadata.log.commit import DUPLICATE
 from lakestream.metadata.log.partition import raise_fence, read_extents
 from lakestream.metadata.store import Outcome, Transaction
 from lakestream.model import StreamPartition
-from lakestream.stream import Streams, StreamSettings
+from lakestream.stream import StreamSettings
+from lakestream.stream.engine import StreamEngine
 from lakestream.wal import WAL_PREFIX, Footer, Placed, Receipt, RefusedRange, SectionReceipt, read_footer
 
 
-async def topic(streams: Streams) -> list[StreamPartition]:
+async def topic(streams: StreamEngine) -> list[StreamPartition]:
     return (await streams.create_topic("orders", 1, {})).each_partition()
 
 

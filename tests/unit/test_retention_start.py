@@ -10,10 +10,11 @@ from support.streams import Cluster
 from lakestream.errors import OffsetOutOfRange, UnknownStream
 from lakestream.metadata.log.partition import advance_frontier, advance_log_start, read_head
 from lakestream.model import StreamPartition
-from lakestream.stream import EARLIEST, Fetched, FetchPartition, Streams, StreamSettings
+from lakestream.stream import EARLIEST, Fetched, FetchPartition, StreamSettings
+from lakestream.stream.engine import StreamEngine
 
 
-async def _fetch(streams: Streams, partition: StreamPartition, offset: int) -> Fetched:
+async def _fetch(streams: StreamEngine, partition: StreamPartition, offset: int) -> Fetched:
     [fetched] = await streams.fetch(
         [FetchPartition(partition, offset, 1 << 20)], min_bytes=1, max_bytes=1 << 20, max_wait_ms=0
     )

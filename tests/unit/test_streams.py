@@ -26,27 +26,19 @@ from lakestream.model import StreamPartition
 from lakestream.objects import MemoryObjects
 from lakestream.objects.store import Buffer
 from lakestream.runtime import system
-from lakestream.stream import (
-    EARLIEST,
-    LATEST,
-    MAX_TIMESTAMP,
-    Fetched,
-    FetchPartition,
-    OffsetAt,
-    Streams,
-    StreamSettings,
-)
+from lakestream.stream import EARLIEST, LATEST, MAX_TIMESTAMP, Fetched, FetchPartition, OffsetAt, StreamSettings
+from lakestream.stream.engine import StreamEngine
 from lakestream.wal import WAL_PREFIX, Placed, SectionReceipt, read_footer
 
 MIB = 1 << 20
 
 
-async def topic(streams: Streams, partitions: int = 1, name: str = "orders") -> list[StreamPartition]:
+async def topic(streams: StreamEngine, partitions: int = 1, name: str = "orders") -> list[StreamPartition]:
     return (await streams.create_topic(name, partitions, {})).each_partition()
 
 
 async def fetch(
-    streams: Streams, partition: StreamPartition, offset: int, *, max_bytes: int = MIB, wait_ms: int = 0
+    streams: StreamEngine, partition: StreamPartition, offset: int, *, max_bytes: int = MIB, wait_ms: int = 0
 ) -> Fetched:
     [fetched] = await streams.fetch(
         [FetchPartition(partition, offset, max_bytes)], min_bytes=1, max_bytes=max_bytes, max_wait_ms=wait_ms

@@ -15,6 +15,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final, cast
 
+from lakestream.access import ANONYMOUS
 from lakestream.errors import LakestreamError
 from lakestream.kafka.apis.api import Api, Context, Door, Reply, Taken
 from lakestream.kafka.apis.p18_api_versions import API as API_VERSIONS
@@ -61,6 +62,7 @@ class Connection(asyncio.BufferedProtocol):
         self._readers: set[asyncio.Future[Reply]] = set()
         self._entering: asyncio.Task[Taken] | None = None
         self._host = self._client = "?"
+        self._principal = ANONYMOUS
         self._budget_wait: asyncio.Task[None] | None = None
         self._reading = self._writable = True
         self._pumping = self._ending = self._lost = False
@@ -230,7 +232,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             slot.wire, slot.correlation_id = codec.wire(api.key, prefix.version), prefix.correlation_id
             client_id, request = codec.read_request(slot.wire, frame)
-            context = Context(self._door, prefix.version, client_id, self._host, self._close, holds)
+            context = Context(self._door, self._principal, prefix.version, client_id, self._host, self._close, holds)
             self._start(slot, api, context, request)
         except MalformedRequest as error:
             self._close(f"not a request that can be read: {error}")

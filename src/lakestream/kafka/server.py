@@ -4,7 +4,7 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from lakestream.coordination.groups import GroupCoordinator
+from lakestream.coordination.groups import Groups
 from lakestream.kafka.allocator import keep_freed_memory
 from lakestream.kafka.apis.api import Door
 from lakestream.kafka.apis.registry import APIS
@@ -24,7 +24,7 @@ _CONTROL_SHARE = 4
 class KafkaServer:
     """Serves the Kafka protocol for one broker's streams. Owns the groups' coordinator from `start` to `stop`."""
 
-    def __init__(self, streams: Streams, groups: GroupCoordinator, settings: KafkaSettings) -> None:
+    def __init__(self, streams: Streams, groups: Groups, settings: KafkaSettings) -> None:
         control_budget = MemoryBudget(streams.budget.limit_bytes // _CONTROL_SHARE)
         self._door = Door(
             streams, groups, settings, APIS, Descriptions(), Pools(settings.receive_bytes), control_budget

@@ -6,7 +6,8 @@ import resource
 from collections.abc import Callable
 from contextlib import suppress
 
-from lakestream.coordination.groups import GroupCoordinator
+from lakestream.access import ALLOW_ALL
+from lakestream.coordination.groups import GroupCoordinator, Groups
 from lakestream.kafka import KafkaServer
 from lakestream.metadata.brokers import Broker
 from lakestream.node.backends import Backends, open_backends
@@ -15,6 +16,7 @@ from lakestream.node.places import advertised, taken
 from lakestream.records import warm_up
 from lakestream.settings import Settings
 from lakestream.stream import Streams
+from lakestream.stream.engine import StreamEngine
 
 STOP_GRACE_MS = 3_000
 
@@ -37,10 +39,12 @@ async def _serve(
     place = settings.broker
     host, port = advertised(place, "KAFKA_ADVERTISED")
     broker = Broker(place.id, host, port, place.zone, backends.runtime.new_id().hex)
-    streams = Streams(broker, backends.store, backends.objects, tables, tables, backends.runtime, settings.stream)
-    await streams.start()
+    engine = StreamEngine(broker, backends.store, backends.objects, tables, tables, backends.runtime, settings.stream)
+    await engine.start()
     try:
-        server = KafkaServer(streams, GroupCoordinator(streams, settings.kafka.groups), settings.kafka)
+        coordinator = GroupCoordinator(engine, settings.kafka.groups)
+        groups = Groups(coordinator, ALLOW_ALL, backends.runtime.clock)
+        server = KafkaServer(Streams(engine, ALLOW_ALL), groups, settings.kafka)
         try:
             await server.start(place.host, place.port)
         except OSError as error:
@@ -50,14 +54,14 @@ async def _serve(
             await tables.loaded()
             settle_memory()
             stopping = asyncio.ensure_future(stop.wait())
-            await asyncio.wait((stopping, streams.failed), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((stopping, engine.failed), return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()
-            if streams.failed.done():
-                streams.failed.result()
+            if engine.failed.done():
+                engine.failed.result()
         finally:
             await server.stop(STOP_GRACE_MS)
     finally:
-        await streams.stop()
+        await engine.stop()
 
 
 def _allow_connections() -> None:

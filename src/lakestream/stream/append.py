@@ -34,7 +34,8 @@ OnCommitted = Callable[[StreamPartition, Sequence[Extent], Sequence[Append]], No
 
 
 class Appender:
-    """`committed` is told each partition's new extents with the appends that fill them, right before the acks."""
+    """`committed` is told each partition's new extents with the appends that fill them, right before the acks,
+    `gone` each partition that is not there any more."""
 
     def __init__(
         self,
@@ -44,6 +45,7 @@ class Appender:
         runtime: Runtime,
         settings: StreamSettings,
         committed: OnCommitted,
+        gone: Callable[[StreamPartition], None],
     ) -> None:
         self._store = store
         self._objects = objects
@@ -51,6 +53,7 @@ class Appender:
         self._runtime = runtime
         self._settings = settings
         self._committed = committed
+        self._gone = gone
         self._committer = Committer(store, patience_ms=settings.predecessor_wait_ms)
         self._cluster = ""
         self._session = ""
@@ -217,6 +220,7 @@ class Appender:
                     for append in appends:
                         append.settle([next(results) for _ in append.batches], verdict.log_start)
                 case Gone():
+                    self._gone(partition)
                     for append in appends:
                         append.fail(UnknownStream(f"{partition} does not exist any more"))
                 case SessionLost():

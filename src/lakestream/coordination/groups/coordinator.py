@@ -33,7 +33,7 @@ from lakestream.metadata.groups import (
     stored_groups,
 )
 from lakestream.model import StreamPartition
-from lakestream.stream import Streams
+from lakestream.stream.engine import StreamEngine
 
 log = logging.getLogger(__name__)
 
@@ -62,12 +62,12 @@ def holder_name(broker: Broker) -> str:
 class GroupCoordinator:
     """Methods raise `NotCoordinator` when another broker has the group, `Unavailable` when the store is away."""
 
-    def __init__(self, streams: Streams, settings: GroupSettings) -> None:
-        self._streams = streams
-        self._store = streams.store
+    def __init__(self, engine: StreamEngine, settings: GroupSettings) -> None:
+        self._engine = engine
+        self._store = engine.store
         self._settings = settings
-        self._leases = GroupLeases(streams.store, holder_name(streams.broker), settings, self._taken)
-        self.sweeper = Sweeper(streams, self._leases, settings)
+        self._leases = GroupLeases(engine.store, holder_name(engine.broker), settings, self._taken)
+        self.sweeper = Sweeper(engine, self._leases, settings)
         self._background: list[asyncio.Task[None]] = []
         self._ticks: set[asyncio.Task[None]] = set()
 
@@ -87,7 +87,7 @@ class GroupCoordinator:
 
     async def find(self, group: str) -> Broker:
         """The broker to ask: the lease's holder if it lives, else the one everybody would choose."""
-        return await self._chosen(group, await self._streams.brokers.live() or [self._streams.broker])
+        return await self._chosen(group, await self._engine.brokers.live() or [self._engine.broker])
 
     async def _chosen(self, group: str, brokers: Sequence[Broker]) -> Broker:
         lease = await lease_holder(self._store, group)
@@ -124,13 +124,13 @@ class GroupCoordinator:
         """Those for which this broker is the one to ask. One in nobody's hands is as its last coordinator left it."""
         rows = await stored_groups(self._store)
         held = {each.name: each.machine for each in self._leases.held()}
-        brokers = await self._streams.brokers.live() or [self._streams.broker]
+        brokers = await self._engine.brokers.live() or [self._engine.broker]
         free = sorted(rows.keys() - held.keys())
         chosen = await asyncio.gather(*(self._chosen(name, brokers) for name in free))
         found = [
             Listed(name, rows[name].protocol_type, state_of(rows[name].phase))
             for name, broker in zip(free, chosen, strict=True)
-            if broker == self._streams.broker
+            if broker == self._engine.broker
         ]
         found += [
             Listed(name, machine.protocol_type, machine.state)
@@ -257,7 +257,7 @@ class GroupCoordinator:
             raise NotCoordinator(f"group {held.name} is coordinated elsewhere")
 
     def _new_member_id(self, request: Join) -> str:
-        return f"{request.instance_id or request.client_id}-{self._streams.runtime.new_id()}"
+        return f"{request.instance_id or request.client_id}-{self._engine.runtime.new_id()}"
 
     async def _settle(self, held: Held) -> None:
         """Begins the next generation if everyone is there, stores what has changed, gives the answers that waited for
@@ -283,7 +283,7 @@ class GroupCoordinator:
         """False: it is not known whether the store has it."""
         since_ms = held.unsaved_since_ms = held.unsaved_since_ms or _now_ms()
         await held.commits.drained()
-        kept = stored(held.machine, held.state, self._streams.runtime.clock.now_ms())
+        kept = stored(held.machine, held.state, self._engine.runtime.clock.now_ms())
         try:
             await held.rows.save(*kept)
         except NotCoordinator:

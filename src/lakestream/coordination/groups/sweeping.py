@@ -21,7 +21,7 @@ from lakestream.errors import LakestreamError, NotCoordinator
 from lakestream.metadata.brokers import Broker, rendezvous
 from lakestream.metadata.groups import Contents, lease_holder, names_from, read_contents
 from lakestream.model import StreamPartition
-from lakestream.stream import Streams
+from lakestream.stream.engine import StreamEngine
 
 log = logging.getLogger(__name__)
 
@@ -30,9 +30,9 @@ _BREATH_S: Final = 1.0
 
 
 class Sweeper:
-    def __init__(self, streams: Streams, leases: GroupLeases, settings: GroupSettings) -> None:
-        self._streams = streams
-        self._store = streams.store
+    def __init__(self, engine: StreamEngine, leases: GroupLeases, settings: GroupSettings) -> None:
+        self._engine = engine
+        self._store = engine.store
         self._leases = leases
         self._settings = settings
         self._next = ""
@@ -54,7 +54,7 @@ class Sweeper:
         names = await names_from(self._store, self._next, limit)
         ended = len(names) < limit
         self._next = "" if ended else names[-1] + "\0"
-        brokers = await self._streams.brokers.live() or [self._streams.broker]
+        brokers = await self._engine.brokers.live() or [self._engine.broker]
         for name in names:
             if self._leases.has(name) or self._is_mine(name, brokers):
                 try:
@@ -66,7 +66,7 @@ class Sweeper:
         return ended
 
     def _is_mine(self, group: str, brokers: Collection[Broker]) -> bool:
-        return rendezvous(f"group/{group}", list(brokers)) == self._streams.broker
+        return rendezvous(f"group/{group}", list(brokers)) == self._engine.broker
 
     async def _sweep_one(self, group: str) -> None:
         had = self._leases.has(group)
@@ -109,7 +109,7 @@ class Sweeper:
         lapsed = {partition for partition in contents.offsets if partition.topic_id in gone}
         if has_members:
             return lapsed
-        before_ms = self._streams.runtime.clock.now_ms() - self._settings.offsets_retention_ms
+        before_ms = self._engine.runtime.clock.now_ms() - self._settings.offsets_retention_ms
         empty_since_ms = contents.state.changed_ms
         return lapsed | {
             partition
@@ -120,4 +120,4 @@ class Sweeper:
     async def _gone(self, topic_ids: Iterable[UUID]) -> set[UUID]:
         """Those that are not on the topic list: an id that was deleted never comes back."""
         wanted = set(topic_ids)
-        return wanted - (await self._streams.topics.find_ids(wanted)).keys() if wanted else set()
+        return wanted - (await self._engine.topics.find_ids(wanted)).keys() if wanted else set()

@@ -48,7 +48,7 @@ async def alter(context: Context, resource: Any, change: Change, *, validate_onl
         code, message = ErrorCode.invalid_request, "a setting is named twice"
     else:
         try:
-            await context.streams.topics.alter(resource.resource_name, change, dry_run=validate_only)
+            await context.streams.topics.alter(context.principal, resource.resource_name, change, dry_run=validate_only)
         except LakestreamError as error:
             code, message = code_of(error), str(error)
     return {

@@ -5,7 +5,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Union
 
-from lakestream.coordination.groups import GroupCoordinator
+from lakestream.access import Principal
+from lakestream.coordination.groups import Groups
 from lakestream.kafka.receiving import Pools
 from lakestream.kafka.settings import KafkaSettings
 from lakestream.kafka.wire import codec
@@ -57,7 +58,7 @@ class Door:
     """What all connections of a server share."""
 
     streams: Streams
-    groups: GroupCoordinator
+    groups: Groups
     settings: KafkaSettings
     apis: Mapping[int, Api]
     descriptions: Descriptions
@@ -72,6 +73,8 @@ class Context:
     """One request's surroundings."""
 
     door: Door
+    principal: Principal
+    """Who asks."""
     version: int
     client_id: str
     client_host: str
@@ -85,7 +88,7 @@ class Context:
         return self.door.streams
 
     @property
-    def groups(self) -> GroupCoordinator:
+    def groups(self) -> Groups:
         return self.door.groups
 
     @property

@@ -16,23 +16,20 @@ Transactional requests are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED un
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
-from functools import partial
-from typing import Any, Final, NamedTuple, Union
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from lakestream.errors import InvalidRecords, InvalidSetting, LakestreamError, RequestError, UnknownProducer
+from lakestream.errors import InvalidRecords, LakestreamError, UnknownProducer
 from lakestream.kafka.apis import lookup
 from lakestream.kafka.apis.api import Context, Reply, Taken, ordered_api
-from lakestream.kafka.apis.checking import Checked, ReceivedBatch, check_all, check_small, codec_of
-from lakestream.kafka.apis.lookup import TopicKey
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.wire.codec import milliseconds
 from lakestream.kafka.wire.writing import Fields
-from lakestream.metadata.topics.options import batch_rules
-from lakestream.model import StreamPartition
-from lakestream.stream import Appended
+from lakestream.objects import Buffer
+from lakestream.stream import Appended, AppendOutcome, ProducedBatch, TopicKey
+from lakestream.stream.checking import codec_of
 
 _ACKS: Final = (-1, 0, 1)
 _ZSTD: Final = 4
@@ -41,7 +38,15 @@ _NO_TIME: Final = -1
 _TOLD_FAULTS: Final = 100
 """Records whose faults are put in words; the others are named by their places."""
 
-_Outcome = Union[ErrorCode, RequestError, "asyncio.Future[Appended]"]
+_Outcome = ErrorCode | AppendOutcome
+
+
+class _Taken(NamedTuple):
+    """One partition of the request: refused, or under way."""
+
+    key: TopicKey
+    number: int
+    outcome: _Outcome
 
 
 class _Asked(NamedTuple):
@@ -49,112 +54,66 @@ class _Asked(NamedTuple):
 
     key: TopicKey
     number: int
-    partition: StreamPartition | None
-    batch: ReceivedBatch | None
+    run: Buffer
     refusal: ErrorCode | None
 
 
-class _Taken(NamedTuple):
-    """One partition of the request: refused at once, or under way."""
-
-    key: TopicKey
-    number: int
-    partition: StreamPartition | None
-    outcome: _Outcome
-
-
 def admit(context: Context, request: Any) -> Taken | Coroutine[Any, Any, Taken]:
-    keys = [lookup.key_of(topic) for topic in request.topic_data]
-    topics = lookup.cached(context.streams, keys)
-    if topics is None:
-        return _looked_up(context, request, keys)
-    asked = _read(context, request, topics)
-    checked = check_small(_batches(asked), context.streams.runtime.clock.now_ms())
-    return _checked_aside(context, request, asked) if checked is None else _take(context, request, asked, checked)
+    asked = _read(context, request)
+    batches = [ProducedBatch(each.key, each.number, each.run) for each in asked if each.refusal is None]
+    outcomes = context.streams.append(context.principal, batches)
+    if isinstance(outcomes, Coroutine):
+        return _taken_later(context, request, asked, outcomes)
+    return _take(context, request, asked, outcomes)
 
 
-async def _looked_up(context: Context, request: Any, keys: list[TopicKey]) -> Taken:
-    try:
-        asked = _read(context, request, await lookup.find(context.streams, keys))
-    except LakestreamError as error:
-        asked = _read(context, request, lookup.FoundTopics(), refusal=code_of(error))
-    checked = check_small(_batches(asked), context.streams.runtime.clock.now_ms())
-    return await _checked_aside(context, request, asked) if checked is None else _take(context, request, asked, checked)
-
-
-async def _checked_aside(context: Context, request: Any, asked: Sequence[_Asked]) -> Taken:
+async def _taken_later(
+    context: Context,
+    request: Any,
+    asked: Sequence[_Asked],
+    outcomes: Coroutine[Any, Any, Sequence[AppendOutcome]],
+) -> Taken:
     """No later request of the connection is taken in meanwhile: its batches keep their order."""
-    check = partial(check_all, _batches(asked), context.streams.runtime.clock.now_ms())
-    return _take(context, request, asked, await context.streams.runtime.aside(check))
+    return _take(context, request, asked, await outcomes)
 
 
-def _read(context: Context, request: Any, topics: lookup.FoundTopics, refusal: ErrorCode | None = None) -> list[_Asked]:
+def _read(context: Context, request: Any) -> list[_Asked]:
+    refusal = None
     if request.acks not in _ACKS:
         refusal = ErrorCode.invalid_required_acks
     elif request.transactional_id is not None:
         refusal = ErrorCode.transactional_id_authorization_failed
     return [
-        _read_partition(context, topics, key, data, refusal)
+        _Asked(key, data.index, data.records, refusal or _refusal(context, data.records))
         for topic in request.topic_data
         for key in (lookup.key_of(topic),)
         for data in topic.partition_data
     ]
 
 
-def _read_partition(
-    context: Context, topics: lookup.FoundTopics, key: TopicKey, data: Any, refusal: ErrorCode | None
-) -> _Asked:
-    topic = topics.get(key)
-    partition = lookup.partition_of(topic, data.index)
-    if refusal is None:
-        if topic is None:
-            refusal = topics.refusal(key)
-        elif partition is None:
-            refusal = ErrorCode.unknown_topic_or_partition
-        elif not data.records:
-            refusal = ErrorCode.invalid_record
-        elif context.version < _ZSTD_VERSION and codec_of(data.records) == _ZSTD:
-            refusal = ErrorCode.unsupported_compression_type
-        else:
-            try:
-                rules = batch_rules(topic.configs, context.streams.max_batch_bytes)
-            except InvalidSetting as error:
-                refusal = code_of(error)
-            else:
-                return _Asked(key, data.index, partition, ReceivedBatch(data.records, rules), None)
-    return _Asked(key, data.index, partition, None, refusal)
+def _refusal(context: Context, records: Buffer | None) -> ErrorCode | None:
+    if not records:
+        return ErrorCode.invalid_record
+    if context.version < _ZSTD_VERSION and codec_of(records) == _ZSTD:
+        return ErrorCode.unsupported_compression_type
+    return None
 
 
-def _batches(asked: Sequence[_Asked]) -> list[ReceivedBatch]:
-    return [each.batch for each in asked if each.batch is not None]
-
-
-def _take(context: Context, request: Any, asked: Sequence[_Asked], checked: Sequence[Checked]) -> Taken:
-    verdicts = iter(checked)
-    taken = [_Taken(each.key, each.number, each.partition, _append(context, each, verdicts)) for each in asked]
+def _take(context: Context, request: Any, asked: Sequence[_Asked], outcomes: Sequence[AppendOutcome]) -> Taken:
+    told = iter(outcomes)
+    taken = [_Taken(each.key, each.number, each.refusal or next(told)) for each in asked]
     pending = [each.outcome for each in taken if isinstance(each.outcome, asyncio.Future)]
     context.holds.extend(pending)
     if request.acks == 0:
         _close_on_failure(context, taken)
         return None
     if not pending:
-        return _response(context, taken)
-    return _acknowledged(context, taken, pending, milliseconds(request.timeout))
-
-
-def _append(context: Context, asked: _Asked, verdicts: Iterator[Checked]) -> _Outcome:
-    if asked.refusal is not None:
-        return asked.refusal
-    assert asked.partition is not None
-    assert asked.batch is not None
-    verdict = next(verdicts)
-    if isinstance(verdict, RequestError):
-        return verdict
-    return context.streams.append(asked.partition, verdict.run, verdict.batch)
+        return _response(taken)
+    return _acknowledged(taken, pending, milliseconds(request.timeout))
 
 
 def _acknowledged(
-    context: Context, taken: Sequence[_Taken], pending: Sequence["asyncio.Future[Appended]"], timeout_ms: int
+    taken: Sequence[_Taken], pending: Sequence["asyncio.Future[Appended]"], timeout_ms: int
 ) -> "asyncio.Future[Reply]":
     """Done when all are decided or time is out; an append that was taken in goes on in any case."""
     loop = asyncio.get_running_loop()
@@ -168,7 +127,7 @@ def _acknowledged(
         if defect is not None:
             reply.set_exception(defect)
         else:
-            reply.set_result(_response(context, taken))
+            reply.set_result(_response(taken))
 
     def ended(_: object) -> None:
         nonlocal left
@@ -187,19 +146,19 @@ def _error(outcome: "asyncio.Future[Appended]") -> BaseException | None:
     return outcome.exception() if outcome.done() else None
 
 
-def _response(context: Context, taken: Sequence[_Taken]) -> Fields:
+def _response(taken: Sequence[_Taken]) -> Fields:
     topics: dict[TopicKey, list[Fields]] = {}
     for each in taken:
-        topics.setdefault(each.key, []).append(_partition_fields(context, each))
+        topics.setdefault(each.key, []).append(_partition_fields(each))
     return {"responses": [{**lookup.named(key), "partition_responses": parts} for key, parts in topics.items()]}
 
 
-def _partition_fields(context: Context, taken: _Taken) -> Fields:
+def _partition_fields(taken: _Taken) -> Fields:
     outcome, code, message, log_start = taken.outcome, ErrorCode.none, None, -1
     faults: Sequence[Fields] = ()
     if isinstance(outcome, ErrorCode):
         code = outcome
-    elif isinstance(outcome, RequestError):
+    elif isinstance(outcome, LakestreamError):
         code, message = code_of(outcome), str(outcome)
         faults = _record_errors(outcome)
     elif not outcome.done():
@@ -216,8 +175,7 @@ def _partition_fields(context: Context, taken: _Taken) -> Fields:
                 "record_errors": (),
             }
         assert isinstance(error, LakestreamError)
-        assert taken.partition is not None
-        code, message = lookup.partition_error(context.streams, taken.partition.topic_id, error), str(error)
+        code, message = code_of(error), str(error)
         if isinstance(error, UnknownProducer):
             log_start = error.log_start
     return {
@@ -230,7 +188,7 @@ def _partition_fields(context: Context, taken: _Taken) -> Fields:
     }
 
 
-def _record_errors(error: RequestError) -> Sequence[Fields]:
+def _record_errors(error: LakestreamError) -> Sequence[Fields]:
     """A client fails these for good, and the others of the batch as innocent."""
     blamed = error.records if isinstance(error, InvalidRecords) else ()
     return [

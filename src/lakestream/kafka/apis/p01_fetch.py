@@ -13,48 +13,41 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from lakestream.errors import LakestreamError
 from lakestream.kafka.apis import lookup
 from lakestream.kafka.apis.api import Context, Reply, api
 from lakestream.kafka.errors import fetch_code
 from lakestream.kafka.wire.codec import milliseconds
 from lakestream.kafka.wire.writing import Fields, RecordParts
-from lakestream.stream import Fetched, FetchPartition
+from lakestream.stream import Fetched, FetchRequest, TopicKey
 
-_ZSTD: Final = 4
 _ZSTD_VERSION: Final = 10
 
 
 async def handle(context: Context, request: Any) -> Reply:
     if getattr(request, "session_id", 0) != 0 and getattr(request, "session_epoch", -1) > 0:
         return {"error_code": ErrorCode.fetch_session_id_not_found, "responses": ()}
-    wanted: list[FetchPartition] = []
-    plan: list[tuple[lookup.TopicKey, list[tuple[int, ErrorCode | None]]]] = []
-    topics = await lookup.find(context.streams, [lookup.key_of(topic) for topic in request.topics])
-    failed = False
+    wanted: list[FetchRequest] = []
+    plan: list[tuple[TopicKey, list[tuple[int, ErrorCode]]]] = []
+    takes_zstd = context.version >= _ZSTD_VERSION
     for topic in request.topics:
-        key = lookup.key_of(topic)
-        found, parts = topics.get(key), []
-        compression = None if found is None else found.options.compression
+        key, parts = lookup.key_of(topic), []
         for asked in topic.partitions:
-            error: ErrorCode | None = lookup.epoch_error(getattr(asked, "current_leader_epoch", -1))
-            partition = lookup.partition_of(found, asked.partition)
-            if partition is None:
-                error = topics.refusal(key) if found is None else ErrorCode.unknown_topic_or_partition
-            elif compression is not None and compression.codec == _ZSTD and context.version < _ZSTD_VERSION:
-                error = ErrorCode.unsupported_compression_type
-            if partition is not None and error is ErrorCode.none:
-                error = None
-                wanted.append(FetchPartition(partition, asked.fetch_offset, asked.partition_max_bytes, compression))
-            failed = failed or error is not None
+            error = lookup.epoch_error(getattr(asked, "current_leader_epoch", -1))
+            if error is ErrorCode.none:
+                wanted.append(
+                    FetchRequest(key, asked.partition, asked.fetch_offset, asked.partition_max_bytes, takes_zstd)
+                )
             parts.append((asked.partition, error))
         plan.append((key, parts))
-    fetched = iter(await _read(context, request, wanted, wait=not failed))
+    refused = any(error is not ErrorCode.none for _key, parts in plan for _index, error in parts)
+    fetched = iter(await _read(context, request, wanted, wait=not refused))
     return {
         "responses": [
             {
                 **lookup.named(key),
                 "partitions": [
-                    _refused(index, error) if error is not None else _read_fields(context, next(fetched))
+                    _read_fields(index, next(fetched)) if error is ErrorCode.none else _refused(index, error)
                     for index, error in parts
                 ],
             }
@@ -63,11 +56,12 @@ async def handle(context: Context, request: Any) -> Reply:
     }
 
 
-async def _read(context: Context, request: Any, wanted: list[FetchPartition], *, wait: bool) -> list[Fetched]:
-    if not wanted:
-        return []
+async def _read(
+    context: Context, request: Any, wanted: list[FetchRequest], *, wait: bool
+) -> list[Fetched | LakestreamError]:
     settings = context.settings
     return await context.streams.fetch(
+        context.principal,
         wanted,
         min_bytes=max(request.min_bytes, 0),
         max_bytes=min(max(request.max_bytes, 0), settings.max_fetch_bytes),
@@ -85,13 +79,11 @@ def _refused(index: int, error: ErrorCode) -> Fields:
     }
 
 
-def _read_fields(context: Context, fetched: Fetched) -> Fields:
-    partition = fetched.partition
-    if fetched.error is not None:
-        code = lookup.partition_error(context.streams, partition.topic_id, fetched.error, fetch_code)
-        return _refused(partition.index, code)
+def _read_fields(index: int, fetched: Fetched | LakestreamError) -> Fields:
+    if isinstance(fetched, LakestreamError):
+        return _refused(index, fetch_code(fetched))
     return {
-        "partition_index": partition.index,
+        "partition_index": index,
         "high_watermark": fetched.high_watermark,
         "last_stable_offset": fetched.high_watermark,
         "log_start_offset": fetched.log_start,

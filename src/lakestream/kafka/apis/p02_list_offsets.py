@@ -6,7 +6,6 @@ with the newest timestamp, else the first record at or after the time. No such r
 pending upload) belong to a tiering that does not exist here: -1. Linearizable.
 """
 
-import asyncio
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -14,50 +13,62 @@ from kio.schema.errors import ErrorCode
 from lakestream.errors import LakestreamError
 from lakestream.kafka.apis import lookup
 from lakestream.kafka.apis.api import Context, Reply, api
+from lakestream.kafka.errors import code_of
 from lakestream.kafka.wire.describing import LEADER_EPOCH
 from lakestream.kafka.wire.writing import Fields
-from lakestream.stream import EARLIEST
+from lakestream.stream import EARLIEST, LATEST, OffsetAt, OffsetQuery
 
 _EARLIEST_LOCAL: Final = -4
 _NO_TIER: Final = (-5, -6)
 
 
 async def handle(context: Context, request: Any) -> Reply:
-    topics = await lookup.find(context.streams, [topic.name for topic in request.topics])
+    asked = [(topic.name, each) for topic in request.topics for each in topic.partitions]
+    wanted = [OffsetQuery(name, each.partition_index, _time_of(each)) for name, each in asked if _refusal(each) is None]
+    found = iter(await context.streams.list_offsets(context.principal, wanted))
     return {
         "topics": [
             {
                 "name": topic.name,
-                "partitions": await asyncio.gather(
-                    *(_find(context, topics, topic.name, asked) for asked in topic.partitions)
-                ),
+                "partitions": [
+                    _failed(each, refusal) if (refusal := _refusal(each)) is not None else _fields(each, next(found))
+                    for each in topic.partitions
+                ],
             }
             for topic in request.topics
         ]
     }
 
 
-async def _find(context: Context, topics: lookup.FoundTopics, name: str, asked: Any) -> Fields:
-    partition = lookup.partition_of(topics.get(name), asked.partition_index)
+def _refusal(asked: Any) -> ErrorCode | None:
     error = lookup.epoch_error(getattr(asked, "current_leader_epoch", -1))
-    if partition is None:
-        error = topics.refusal(name)
-    elif asked.timestamp < min(_NO_TIER):
-        error = ErrorCode.invalid_request
-    if partition is None or error is not ErrorCode.none or asked.timestamp in _NO_TIER:
-        return {"partition_index": asked.partition_index, "error_code": error}
-    timestamp_ms = EARLIEST if asked.timestamp == _EARLIEST_LOCAL else asked.timestamp
-    try:
-        at = await context.streams.list_offset(partition, timestamp_ms)
-    except LakestreamError as failure:
-        code = lookup.partition_error(context.streams, partition.topic_id, failure)
-        return {"partition_index": asked.partition_index, "error_code": code}
+    if error is not ErrorCode.none:
+        return error
+    return ErrorCode.invalid_request if asked.timestamp < min(_NO_TIER) else None
+
+
+def _time_of(asked: Any) -> int:
+    if asked.timestamp in _NO_TIER:
+        return LATEST
+    timestamp_ms: int = asked.timestamp
+    return EARLIEST if timestamp_ms == _EARLIEST_LOCAL else timestamp_ms
+
+
+def _fields(asked: Any, at: OffsetAt | LakestreamError) -> Fields:
+    if isinstance(at, LakestreamError):
+        return _failed(asked, code_of(at))
+    if asked.timestamp in _NO_TIER:
+        return _failed(asked, ErrorCode.none)
     return {
         "partition_index": asked.partition_index,
         "timestamp": at.timestamp_ms,
         "offset": at.offset,
         "leader_epoch": LEADER_EPOCH if at.offset >= 0 else -1,
     }
+
+
+def _failed(asked: Any, code: ErrorCode) -> Fields:
+    return {"partition_index": asked.partition_index, "error_code": code}
 
 
 API = api(2, handle, cancellable=True)

@@ -7,105 +7,54 @@ A topic that is not there is created if the client allows it (v0–v3 always do)
 v0 means all topics by an empty list, later versions by null; by id from v10 on.
 """
 
-import asyncio
-import logging
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from lakestream.errors import CorruptObject, InvalidStream, LakestreamError, StreamExists
+from lakestream.errors import LakestreamError
 from lakestream.kafka.apis.api import Context, Reply, api
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.wire.writing import Fields
 from lakestream.metadata.brokers import Broker
-from lakestream.metadata.topics.list import Topic, check_name
-
-log = logging.getLogger(__name__)
+from lakestream.metadata.topics.list import Topic
 
 
 async def handle(context: Context, request: Any) -> Reply:
-    streams = context.streams
-    brokers = await streams.brokers.live() or [streams.broker]
+    brokers = await context.streams.brokers(context.principal)
     return {
         "brokers": [
             {"node_id": broker.broker_id, "host": broker.host, "port": broker.port, "rack": broker.zone}
             for broker in brokers
         ],
-        "cluster_id": streams.cluster_id,
+        "cluster_id": context.streams.cluster_id,
         "controller_id": brokers[0].broker_id,
         "topics": await _topics(context, request, brokers),
     }
 
 
 async def _topics(context: Context, request: Any, brokers: list[Broker]) -> list[Fields | bytes]:
-    streams, asked = context.streams, request.topics
+    topics, asked = context.streams.topics, request.topics
 
     def describe(topic: Topic) -> bytes:
         return context.door.descriptions.of(topic, brokers, context.version)
 
     if asked is None or (context.version == 0 and not asked):
-        return [describe(topic) for topic in await streams.topics.list()]
-    topic_ids = [topic_id for topic in asked if topic.name is None and (topic_id := topic.topic_id) is not None]
-    by_id = await streams.topics.find_ids(topic_ids) if topic_ids else {}
-    names = dict.fromkeys(topic.name for topic in asked if topic.name is not None)
-    by_name = await streams.topics.find_names([name for name in names if _legal(name)]) if names else {}
+        return [describe(topic) for topic in await topics.list(context.principal)]
     create = context.settings.auto_create_topics and getattr(request, "allow_auto_topic_creation", True)
-    missing = [name for name in names if create and _legal(name) and name not in by_name]
-    created = dict(
-        zip(missing, await asyncio.gather(*(_created(context, name, describe) for name in missing)), strict=True)
+    keys = [topic.topic_id if topic.name is None else topic.name for topic in asked]
+    found = await topics.describe(
+        context.principal, keys, created_with=max(context.settings.num_partitions, 1) if create else None
     )
     described: list[Fields | bytes] = []
-    for name in names:
-        found = by_name.get(name)
-        if isinstance(found, CorruptObject):
-            described.append(_damaged(found, name=name))
-        elif found is not None:
-            described.append(describe(found))
-        elif not _legal(name):
-            described.append(_missing(ErrorCode.invalid_topic_exception, name=name))
-        elif name in created:
-            described.append(created[name])
+    for key in sorted(dict.fromkeys(keys), key=lambda each: not isinstance(each, str)):
+        topic = found[key]
+        if isinstance(topic, LakestreamError):
+            name, topic_id = (key, None) if isinstance(key, str) else (None if context.version >= 12 else "", key)
+            described.append(_missing(code_of(topic), name=name, topic_id=topic_id))
         else:
-            described.append(_missing(ErrorCode.unknown_topic_or_partition, name=name))
-    for topic in asked:
-        if topic.name is None:
-            found = by_id.get(topic.topic_id)
-            nameless = None if context.version >= 12 else ""
-            if isinstance(found, CorruptObject):
-                described.append(_damaged(found, name=nameless, topic_id=topic.topic_id))
-            elif found is not None:
-                described.append(describe(found))
-            else:
-                described.append(_missing(ErrorCode.unknown_topic_id, name=nameless, topic_id=topic.topic_id))
+            described.append(describe(topic))
     return described
-
-
-async def _created(context: Context, name: str, describe: Callable[[Topic], bytes]) -> Fields | bytes:
-    """Creates a topic that a client asked about; somebody else doing the same is no error."""
-    try:
-        return describe(await context.streams.create_topic(name, max(context.settings.num_partitions, 1), {}))
-    except StreamExists:
-        topic = (await context.streams.topics.by_names([name])).get(name)
-        if topic is not None:
-            return describe(topic)
-        return _missing(ErrorCode.leader_not_available, name=name)
-    except LakestreamError as error:
-        return _missing(code_of(error), name=name)
-
-
-def _legal(name: str) -> bool:
-    try:
-        check_name(name)
-    except InvalidStream:
-        return False
-    return True
-
-
-def _damaged(error: CorruptObject, *, name: str | None, topic_id: UUID | None = None) -> Fields:
-    log.error("topic %s cannot be served: %s", name or topic_id, error)
-    return _missing(code_of(error), name=name, topic_id=topic_id)
 
 
 def _missing(error: ErrorCode, *, name: str | None, topic_id: UUID | None = None) -> Fields:

@@ -11,23 +11,28 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from lakestream.access import Operation
 from lakestream.errors import LakestreamError
 from lakestream.kafka.apis import lookup
 from lakestream.kafka.apis.api import Context, Reply, api
-from lakestream.kafka.errors import coordinator_code, group_code
+from lakestream.kafka.errors import code_of, coordinator_code, group_code
 from lakestream.metadata.groups import CommittedOffset
+from lakestream.metadata.topics.list import Topic
 from lakestream.model import StreamPartition
+from lakestream.stream import FoundTopics, TopicKey
 
 
 async def handle(context: Context, request: Any) -> Reply:
-    refused: dict[tuple[lookup.TopicKey, int], ErrorCode] = {}
+    refused: dict[tuple[TopicKey, int], ErrorCode] = {}
 
-    async def find() -> dict[StreamPartition, CommittedOffset]:
-        topics = await lookup.find_now(context.streams, [lookup.key_of(topic) for topic in request.topics])
-        return _offsets(context, request, topics, refused)
+    async def find(now_ms: int) -> dict[StreamPartition, CommittedOffset]:
+        keys = [lookup.key_of(topic) for topic in request.topics]
+        topics = await context.streams.find(context.principal, Operation.READ, keys)
+        return _offsets(context, request, topics, refused, now_ms)
 
     try:
-        told = await context.groups.commit_found(
+        told = await context.groups.commit(
+            context.principal,
             request.group_id,
             request.member_id,
             getattr(request, "group_instance_id", None),
@@ -55,36 +60,38 @@ async def handle(context: Context, request: Any) -> Reply:
 
 
 def _offsets(
-    context: Context, request: Any, topics: lookup.FoundTopics, refused: dict[tuple[lookup.TopicKey, int], ErrorCode]
+    context: Context,
+    request: Any,
+    topics: FoundTopics,
+    refused: dict[tuple[TopicKey, int], ErrorCode],
+    now_ms: int,
 ) -> dict[StreamPartition, CommittedOffset]:
     """What is to be stored; what is not is `refused`."""
     offsets: dict[StreamPartition, CommittedOffset] = {}
     for topic in request.topics:
         key = lookup.key_of(topic)
         for asked in topic.partitions:
-            partition, error = _checked(context, topics, key, asked)
-            if partition is None:
-                refused[key, asked.partition_index] = error
+            partition = _checked(context, topics[key], asked)
+            if isinstance(partition, ErrorCode):
+                refused[key, asked.partition_index] = partition
             else:
                 offsets[partition] = CommittedOffset(
                     asked.committed_offset,
                     getattr(asked, "committed_leader_epoch", -1),
                     asked.committed_metadata or "",
-                    context.streams.runtime.clock.now_ms(),
+                    now_ms,
                 )
     return offsets
 
 
-def _checked(
-    context: Context, topics: lookup.FoundTopics, key: lookup.TopicKey, asked: Any
-) -> tuple[StreamPartition | None, ErrorCode]:
-    topic = topics.get(key)
-    partition = lookup.partition_of(topic, asked.partition_index)
-    if partition is None:
-        return None, topics.refusal(key) if topic is None else ErrorCode.unknown_topic_or_partition
+def _checked(context: Context, topic: Topic | LakestreamError, asked: Any) -> StreamPartition | ErrorCode:
+    if isinstance(topic, LakestreamError):
+        return code_of(topic)
+    if not 0 <= asked.partition_index < topic.partitions:
+        return ErrorCode.unknown_topic_or_partition
     if len((asked.committed_metadata or "").encode()) > context.settings.groups.max_metadata_bytes:
-        return None, ErrorCode.offset_metadata_too_large
-    return partition, ErrorCode.none
+        return ErrorCode.offset_metadata_too_large
+    return StreamPartition(topic.topic_id, asked.partition_index)
 
 
 API = api(8, handle)

@@ -10,13 +10,16 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from lakestream.errors import LakestreamError
+from lakestream.access import Operation
+from lakestream.errors import CorruptObject, LakestreamError, UnknownStream
 from lakestream.kafka.apis import lookup
 from lakestream.kafka.apis.api import Context, Reply, api
-from lakestream.kafka.errors import coordinator_code
+from lakestream.kafka.errors import code_of, coordinator_code
 from lakestream.kafka.wire.writing import Fields
 from lakestream.metadata.groups import CommittedOffset
+from lakestream.metadata.topics.list import Topic
 from lakestream.model import StreamPartition
+from lakestream.stream import TopicKey
 
 _Offsets = Mapping[StreamPartition, CommittedOffset]
 
@@ -29,7 +32,7 @@ async def handle(context: Context, request: Any) -> Reply:
 
 async def _group(context: Context, group: str, topics: Sequence[Any] | None) -> Fields:
     try:
-        offsets = await context.groups.offsets(group)
+        offsets = await context.groups.offsets(context.principal, group)
         described = await (_all(context, offsets) if topics is None else _asked(context, offsets, topics))
     except LakestreamError as error:
         return _failed(context, group, topics or (), coordinator_code(error))
@@ -46,33 +49,37 @@ def _failed(context: Context, group: str, topics: Sequence[Any], code: ErrorCode
 
 
 async def _asked(context: Context, offsets: _Offsets, topics: Sequence[Any]) -> list[Fields]:
-    found = await lookup.find_now(context.streams, [lookup.key_of(topic) for topic in topics])
+    found = await context.streams.find(
+        context.principal, Operation.DESCRIBE, [lookup.key_of(topic) for topic in topics]
+    )
     described: list[Fields] = []
     for topic in topics:
         key = lookup.key_of(topic)
-        known = found.get(key)
-        absent_by_name = isinstance(key, str) and key not in found.damaged
-        missing = ErrorCode.none if known is not None or absent_by_name else found.refusal(key)
+        known, code = found[key], ErrorCode.none
+        # A name that no topic has is no error: nothing is committed there.
+        if isinstance(known, LakestreamError) and not (isinstance(key, str) and isinstance(known, UnknownStream)):
+            code = code_of(known)
         partitions = []
         for index in topic.partition_indexes:
-            partition = lookup.partition_of(known, index)
-            offset = None if partition is None else offsets.get(partition)
-            partitions.append(_none(index, missing) if offset is None else _some(index, offset))
+            offset = offsets.get(StreamPartition(known.topic_id, index)) if isinstance(known, Topic) else None
+            partitions.append(_none(index, code) if offset is None else _some(index, offset))
         described.append({**lookup.named(key), "partitions": partitions})
     return described
 
 
 async def _all(context: Context, offsets: _Offsets) -> list[Fields]:
-    by_topic: dict[lookup.TopicKey, list[Fields]] = {}
+    """Without those of topics that are gone, or that the caller may not describe."""
+    by_topic: dict[TopicKey, list[Fields]] = {}
     for partition, offset in offsets.items():
         by_topic.setdefault(partition.topic_id, []).append(_some(partition.index, offset))
-    found = await lookup.find_now(context.streams, by_topic)
-    for damage in found.damaged.values():
-        raise damage
+    found = await context.streams.find(context.principal, Operation.DESCRIBE, by_topic)
+    for topic in found.values():
+        if isinstance(topic, CorruptObject):
+            raise topic
     return [
-        {"name": found[key].name, "topic_id": key, "partitions": partitions}
-        for key, partitions in by_topic.items()
-        if key in found
+        {"name": topic.name, "topic_id": key, "partitions": by_topic[key]}
+        for key, topic in found.items()
+        if isinstance(topic, Topic)
     ]
 
 

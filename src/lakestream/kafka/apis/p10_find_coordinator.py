@@ -39,7 +39,7 @@ async def _find(context: Context, key: str, key_type: int) -> Fields:
     if key_type != _GROUP:
         return _nobody(key, ErrorCode.invalid_request, f"{key_type} is not a type of key")
     try:
-        broker = await context.groups.find(key)
+        broker = await context.groups.find(context.principal, key)
     except LakestreamError as error:
         return _nobody(key, coordinator_code(error), str(error))
     return {

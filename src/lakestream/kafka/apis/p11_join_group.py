@@ -30,7 +30,7 @@ async def handle(context: Context, request: Any) -> Reply:
         skips_assignment=context.version >= 9,
     )
     try:
-        joined = await context.groups.join(request.group_id, join)
+        joined = await context.groups.join(context.principal, request.group_id, join)
         code = group_code(joined.error)
     except LakestreamError as error:
         joined, code = Joined(GroupError.NOT_COORDINATOR, request.member_id), coordinator_code(error)

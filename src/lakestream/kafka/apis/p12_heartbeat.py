@@ -17,7 +17,11 @@ async def handle(context: Context, request: Any) -> Reply:
         return {"error_code": ErrorCode.invalid_group_id}
     try:
         told = await context.groups.heartbeat(
-            request.group_id, request.member_id, getattr(request, "group_instance_id", None), request.generation_id
+            context.principal,
+            request.group_id,
+            request.member_id,
+            getattr(request, "group_instance_id", None),
+            request.generation_id,
         )
         code = group_code(told)
     except LakestreamError as error:

@@ -22,7 +22,9 @@ async def handle(context: Context, request: Any) -> Reply:
     else:
         members = [(request.member_id, None)]
     try:
-        results = [group_code(told) for told in await context.groups.leave(request.group_id, members)]
+        results = [
+            group_code(told) for told in await context.groups.leave(context.principal, request.group_id, members)
+        ]
     except LakestreamError as error:
         return {"error_code": coordinator_code(error), "members": ()}
     return {

@@ -25,7 +25,7 @@ async def handle(context: Context, request: Any) -> Reply:
     code = group_code(synced.error)
     if request.group_id:
         try:
-            synced = await context.groups.sync(request.group_id, sync)
+            synced = await context.groups.sync(context.principal, request.group_id, sync)
             code = group_code(synced.error)
         except LakestreamError as error:
             code = coordinator_code(error)

@@ -21,7 +21,7 @@ async def handle(context: Context, request: Any) -> Reply:
 
 async def _described(context: Context, group: str) -> Fields:
     try:
-        machine = await context.groups.describe(group)
+        machine = await context.groups.describe(context.principal, group)
     except LakestreamError as error:
         return _nothing(group, coordinator_code(error), str(error))
     if machine is None:

@@ -19,7 +19,7 @@ async def handle(context: Context, request: Any) -> Reply:
     if types and _TYPE not in types:
         return {"groups": ()}
     try:
-        groups = await context.groups.listed()
+        groups = await context.groups.listed(context.principal)
     except LakestreamError as error:
         return {"error_code": coordinator_code(error), "groups": ()}
     return {

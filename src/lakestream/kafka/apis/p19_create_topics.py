@@ -13,13 +13,11 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from lakestream.errors import InvalidStream, LakestreamError, StreamExists
+from lakestream.errors import LakestreamError
 from lakestream.kafka.apis.api import Context, Reply, api
 from lakestream.kafka.apis.configs import topic_configs
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.wire.writing import Fields
-from lakestream.metadata.topics.list import check_name
-from lakestream.metadata.topics.options import check_settings
 
 
 class _Refused(Exception):
@@ -44,14 +42,15 @@ async def _failed(name: str, code: ErrorCode, message: str) -> Fields:
 
 
 async def _create(context: Context, asked: Any, *, validate_only: bool) -> Fields:
+    topics = context.streams.topics
     try:
         partitions = _partitions(context, asked)
         configs = _configs(asked)
         topic_id = None
         if not validate_only:
-            topic_id = (await context.streams.create_topic(asked.name, partitions, configs)).topic_id
-        elif await context.streams.topics.by_names([asked.name]):
-            raise StreamExists(f"topic {asked.name} already exists")
+            topic_id = (await topics.create(context.principal, asked.name, partitions, configs)).topic_id
+        else:
+            await topics.check_new(context.principal, asked.name, partitions, configs)
     except _Refused as refused:
         return await _failed(asked.name, refused.code, str(refused))
     except LakestreamError as error:
@@ -70,17 +69,13 @@ async def _create(context: Context, asked: Any, *, validate_only: bool) -> Field
                 "config_source": config.source,
                 "is_sensitive": False,
             }
-            for config in topic_configs(configs, context.streams.max_batch_bytes)
+            for config in topic_configs(configs, topics.max_batch_bytes)
         ],
     }
 
 
 def _partitions(context: Context, asked: Any) -> int:
     """How many partitions the topic will have. Raises `_Refused`."""
-    try:
-        check_name(asked.name)
-    except InvalidStream as error:
-        raise _Refused(ErrorCode.invalid_topic_exception, str(error)) from error
     if asked.assignments:
         if asked.num_partitions != -1 or asked.replication_factor != -1:
             raise _Refused(ErrorCode.invalid_request, "give either an assignment or the numbers, not both")
@@ -106,9 +101,7 @@ def _configs(asked: Any) -> dict[str, str]:
     names = [config.name for config in asked.configs]
     if len(set(names)) < len(names) or any(config.value is None for config in asked.configs):
         raise _Refused(ErrorCode.invalid_config, "each setting needs one value")
-    configs = {config.name: config.value for config in asked.configs}
-    check_settings(configs, {})
-    return configs
+    return {config.name: config.value for config in asked.configs}
 
 
 API = api(19, handle)

@@ -12,7 +12,6 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from lakestream.errors import LakestreamError, UnknownStream
-from lakestream.kafka.apis import lookup
 from lakestream.kafka.apis.api import Context, Reply, api
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.wire.writing import Fields
@@ -24,33 +23,22 @@ async def handle(context: Context, request: Any) -> Reply:
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
         asked = [(name, None) for name in request.topic_names]
-    found = lookup.FoundTopics()
-    try:
-        # Never from the cache: a name must mean the topic that has it now.
-        found.add(await context.streams.topics.find_names({name for name, _ in asked if name is not None}))
-        found.add(await context.streams.topics.find_ids({topic_id for _, topic_id in asked if topic_id is not None}))
-    except LakestreamError as error:
-        return {"responses": [_result(*each, code_of(error), str(error)) for each in dict.fromkeys(asked)]}
-    results = [_delete(context, *each, found, repeated=times > 1) for each, times in Counter(asked).items()]
+    results = [_delete(context, *each, repeated=times > 1) for each, times in Counter(asked).items()]
     return {"responses": await asyncio.gather(*results)}
 
 
-async def _delete(
-    context: Context, name: str | None, topic_id: UUID | None, topics: lookup.FoundTopics, *, repeated: bool
-) -> Fields:
-    if repeated or (name is None) == (topic_id is None):
-        return _result(name, topic_id, ErrorCode.invalid_request, "name each topic once, by its name or by its id")
+async def _delete(context: Context, name: str | None, topic_id: UUID | None, *, repeated: bool) -> Fields:
     key = name if name is not None else topic_id
-    found = topics.get(key)
-    if found is None:
-        return _result(name, topic_id, topics.refusal(key), "there is no such topic, or its row is damaged")
+    if repeated or key is None or (name is not None and topic_id is not None):
+        return _result(name, topic_id, ErrorCode.invalid_request, "name each topic once, by its name or by its id")
     try:
-        await context.streams.delete_topic(found.topic_id)
+        deleted = await context.streams.topics.delete(context.principal, key)
     except UnknownStream as error:
-        return _result(name, topic_id, lookup.unknown(key), str(error))
+        code = ErrorCode.unknown_topic_or_partition if topic_id is None else ErrorCode.unknown_topic_id
+        return _result(name, topic_id, code, str(error))
     except LakestreamError as error:
         return _result(name, topic_id, code_of(error), str(error))
-    return _result(found.name, found.topic_id, ErrorCode.none, None)
+    return _result(deleted.name, deleted.topic_id, ErrorCode.none, None)
 
 
 def _result(name: str | None, topic_id: UUID | None, code: ErrorCode, message: str | None) -> Fields:

@@ -23,7 +23,7 @@ async def handle(context: Context, request: Any) -> Reply:
         log.warning("transactional id %r refused: %s", request.transactional_id, NO_TRANSACTIONS)
         return {"error_code": ErrorCode.transactional_id_authorization_failed, "producer_epoch": -1}
     try:
-        producer_id, epoch = await context.streams.new_producer()
+        producer_id, epoch = await context.streams.new_producer(context.principal)
     except LakestreamError as error:
         return {"error_code": coordinator_code(error), "producer_epoch": -1}
     return {"producer_id": producer_id, "producer_epoch": epoch}

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from lakestream.errors import CorruptObject
+from lakestream.access import Operation
+from lakestream.errors import LakestreamError
 from lakestream.kafka.apis.api import Context, Reply, api
 from lakestream.kafka.apis.configs import Config, broker_configs, topic_configs
 from lakestream.kafka.errors import code_of
@@ -21,24 +22,27 @@ _BROKER: Final = 4
 
 async def handle(context: Context, request: Any) -> Reply:
     names = [asked.resource_name for asked in request.resources if asked.resource_type == _TOPIC]
-    topics = await context.streams.topics.find_names(names) if names else {}
+    topics = await context.streams.find(context.principal, Operation.DESCRIBE_CONFIGS, names)
     results = []
     for asked in request.resources:
         configs: list[Config] = []
         code, message = ErrorCode.none, None
         if asked.resource_type == _TOPIC:
-            topic = topics.get(asked.resource_name)
-            if topic is None:
-                code, message = ErrorCode.unknown_topic_or_partition, "there is no such topic"
-            elif isinstance(topic, CorruptObject):
+            topic = topics[asked.resource_name]
+            if isinstance(topic, LakestreamError):
                 code, message = code_of(topic), str(topic)
             else:
-                configs = topic_configs(topic.configs, context.streams.max_batch_bytes)
+                configs = topic_configs(topic.configs, context.streams.topics.max_batch_bytes)
         elif asked.resource_type == _BROKER:
-            if asked.resource_name == str(context.streams.broker_id):
-                configs = broker_configs(context.streams.broker_id, context.settings, context.streams.max_batch_bytes)
-            elif asked.resource_name:
-                code, message = ErrorCode.invalid_request, f"this is broker {context.streams.broker_id}"
+            try:
+                broker = context.streams.describe_broker(context.principal)
+            except LakestreamError as error:
+                code, message = code_of(error), str(error)
+            else:
+                if asked.resource_name == str(broker.broker_id):
+                    configs = broker_configs(broker.broker_id, context.settings, broker.max_batch_bytes)
+                elif asked.resource_name:
+                    code, message = ErrorCode.invalid_request, f"this is broker {broker.broker_id}"
         else:
             code, message = ErrorCode.invalid_request, "only topics and brokers have settings here"
         keys = None if asked.configuration_keys is None else set(asked.configuration_keys)

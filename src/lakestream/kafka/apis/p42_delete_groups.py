@@ -24,7 +24,7 @@ async def handle(context: Context, request: Any) -> Reply:
 
 async def _delete(context: Context, group: str) -> ErrorCode:
     try:
-        return group_code(await context.groups.delete(group))
+        return group_code(await context.groups.delete(context.principal, group))
     except LakestreamError as error:
         return coordinator_code(error)
 

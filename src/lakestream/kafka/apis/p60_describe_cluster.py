@@ -8,7 +8,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from lakestream.errors import NotAuthorized
 from lakestream.kafka.apis.api import Context, Reply, api
+from lakestream.kafka.errors import code_of
 
 _BROKERS: Final = 1
 
@@ -23,7 +25,10 @@ async def handle(context: Context, request: Any) -> Reply:
             "endpoint_type": endpoints,
             "brokers": (),
         }
-    brokers = await streams.brokers.live() or [streams.broker]
+    try:
+        brokers = await streams.describe_cluster(context.principal)
+    except NotAuthorized as error:
+        return {"error_code": code_of(error), "error_message": str(error), "cluster_id": "", "brokers": ()}
     return {
         "cluster_id": streams.cluster_id,
         "controller_id": brokers[0].broker_id,

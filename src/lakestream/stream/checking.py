@@ -1,4 +1,4 @@
-"""The deep check of a produce request's batches: a millisecond of it on the event loop at most, the rest in a thread.
+"""The deep check of a request's batches: a millisecond of it on the event loop at most, the rest in a thread.
 
 What a compressed batch holds is known only when it is decompressed, and a small one can hold a lot: 122 KB of gzip took
 half a second. So the event loop gives every request a little room; what does not fit into it is checked aside. Requests

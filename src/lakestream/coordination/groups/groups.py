@@ -1,0 +1,100 @@
+"""Consumer groups, for callers: what every front door calls, with the caller's principal.
+
+As in Kafka: members need to read the group, whoever looks at it to describe it. A refusal says the same whether the
+group is there or not. Methods raise `NotAuthorized` and what those of the coordinator raise.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from lakestream.access import CLUSTER_NAME, Authorizer, Operation, Principal, ResourceKind, check
+from lakestream.coordination.groups.commits import Offsets
+from lakestream.coordination.groups.coordinator import GroupCoordinator, Listed
+from lakestream.coordination.groups.model import GroupError, Join, Joined, Sync, Synced
+from lakestream.coordination.groups.state import Group
+from lakestream.metadata.brokers import Broker
+from lakestream.metadata.groups import CommittedOffset
+from lakestream.model import StreamPartition
+from lakestream.runtime import Clock
+
+
+class Groups:
+    def __init__(self, coordinator: GroupCoordinator, authorizer: Authorizer, clock: Clock) -> None:
+        self._coordinator = coordinator
+        self._authorizer = authorizer
+        self._clock = clock
+
+    async def start(self) -> None:
+        await self._coordinator.start()
+
+    async def stop(self) -> None:
+        """Answers everyone who waits and gives the leases back."""
+        await self._coordinator.stop()
+
+    async def find(self, principal: Principal, group: str) -> Broker:
+        """The broker to ask."""
+        self._check(principal, Operation.DESCRIBE, group)
+        return await self._coordinator.find(group)
+
+    async def describe(self, principal: Principal, group: str) -> Group | None:
+        """The group as it stands, for reading only; None if nobody ever used it."""
+        self._check(principal, Operation.DESCRIBE, group)
+        return await self._coordinator.describe(group)
+
+    async def listed(self, principal: Principal) -> list[Listed]:
+        """Those for which this broker is the one to ask and that the caller may describe: who may describe the cluster
+        may describe them all."""
+        allows = self._authorizer.allows
+        groups = await self._coordinator.listed()
+        if allows(principal, Operation.DESCRIBE, ResourceKind.CLUSTER, CLUSTER_NAME):
+            return groups
+        return [each for each in groups if allows(principal, Operation.DESCRIBE, ResourceKind.GROUP, each.name)]
+
+    async def join(self, principal: Principal, group: str, request: Join) -> Joined:
+        self._check(principal, Operation.READ, group)
+        return await self._coordinator.join(group, request)
+
+    async def sync(self, principal: Principal, group: str, request: Sync) -> Synced:
+        self._check(principal, Operation.READ, group)
+        return await self._coordinator.sync(group, request)
+
+    async def heartbeat(
+        self, principal: Principal, group: str, member_id: str, instance_id: str | None, generation: int
+    ) -> GroupError:
+        self._check(principal, Operation.READ, group)
+        return await self._coordinator.heartbeat(group, member_id, instance_id, generation)
+
+    async def leave(
+        self, principal: Principal, group: str, members: Sequence[tuple[str, str | None]]
+    ) -> list[GroupError]:
+        """Each member by its id, its instance id, or both; their results in the same order."""
+        self._check(principal, Operation.READ, group)
+        return await self._coordinator.leave(group, members)
+
+    async def commit(
+        self,
+        principal: Principal,
+        group: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        find: Callable[[int], Awaitable[Offsets]],
+    ) -> GroupError:
+        """Stores offsets if this member may commit now. Commits of a group land in the order of the calls. `find` is
+        given the time and says what they are: of topics that the caller may read."""
+        self._check(principal, Operation.READ, group)
+        return await self._coordinator.commit_found(
+            group, member_id, instance_id, generation, lambda: find(self._clock.now_ms())
+        )
+
+    async def offsets(self, principal: Principal, group: str) -> dict[StreamPartition, CommittedOffset]:
+        """Everything the group has committed. Of which topics the caller may know is for the caller of this to ask."""
+        self._check(principal, Operation.DESCRIBE, group)
+        return await self._coordinator.offsets(group)
+
+    async def delete(self, principal: Principal, group: str) -> GroupError:
+        """Forgets a group that has no members, with its offsets."""
+        self._check(principal, Operation.DELETE, group)
+        return await self._coordinator.delete(group)
+
+    def _check(self, principal: Principal, operation: Operation, group: str) -> None:
+        check(self._authorizer, principal, operation, ResourceKind.GROUP, group)

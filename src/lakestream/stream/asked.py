@@ -1,0 +1,47 @@
+"""What callers ask of streams, in their own words: a topic by its name or by its id."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from lakestream.objects import Buffer
+
+TopicKey = str | UUID | None
+"""None is the zero id, which no topic has."""
+
+
+class ProducedBatch(NamedTuple):
+    """One partition's record batch, which must not change afterwards."""
+
+    topic: TopicKey
+    partition: int
+    run: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    """`takes_zstd`: whether the caller can read what a topic of zstd is served as."""
+
+    topic: TopicKey
+    partition: int
+    offset: int
+    max_bytes: int
+    takes_zstd: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetQuery:
+    """`timestamp_ms`: EARLIEST, LATEST, MAX_TIMESTAMP, or the first record at or after that time."""
+
+    topic: TopicKey
+    partition: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsDelete:
+    """Everything below the offset; None: all there is."""
+
+    topic: TopicKey
+    partition: int
+    offset: int | None

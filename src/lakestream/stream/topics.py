@@ -1,0 +1,98 @@
+"""Topics as such, for callers: list, describe, create, alter, delete."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from uuid import UUID
+
+from lakestream.access import Operation, Principal, ResourceKind, denied
+from lakestream.catalog.embedded.binding import ALIAS
+from lakestream.errors import InvalidName, LakestreamError, StreamExists, UnknownStream
+from lakestream.metadata.topics.list import Topic, check_name
+from lakestream.stream.asked import TopicKey
+from lakestream.stream.engine import StreamEngine
+from lakestream.stream.rights import FoundTopics, TopicRights
+
+
+class StreamTopics:
+    def __init__(self, engine: StreamEngine, rights: TopicRights) -> None:
+        self._engine = engine
+        self._rights = rights
+
+    @property
+    def max_batch_bytes(self) -> int:
+        """Of a topic that does not say."""
+        return self._engine.max_batch_bytes
+
+    async def list(self, principal: Principal) -> list[Topic]:
+        """Those that the caller may describe."""
+        topics = await self._engine.topics.list()
+        return [topic for topic in topics if self._rights.allows(principal, Operation.DESCRIBE, topic.name)]
+
+    async def describe(
+        self, principal: Principal, topics: Iterable[TopicKey], *, created_with: int | None = None
+    ) -> FoundTopics:
+        """As they are now. `created_with`: so many partitions a topic gets that is not there, if the caller may create
+        it; somebody else doing the same is no error."""
+        found = await self._rights.find_now(principal, Operation.DESCRIBE, topics)
+        missing = []
+        for key, topic in found.items():
+            if isinstance(key, str) and isinstance(topic, UnknownStream):
+                try:
+                    check_name(key)
+                    missing.append(key)
+                except InvalidName as error:
+                    found[key] = error
+        if created_with is not None and missing:
+            made = await asyncio.gather(*(self._made(principal, name, created_with) for name in missing))
+            found.update(zip(missing, made, strict=True))
+        return found
+
+    async def _made(self, principal: Principal, name: str, partitions: int) -> Topic | LakestreamError:
+        try:
+            return await self.create(principal, name, partitions, {})
+        except StreamExists:
+            return (await self._rights.find_now(principal, Operation.DESCRIBE, [name]))[name]
+        except LakestreamError as error:
+            return error
+
+    async def create(self, principal: Principal, name: str, partitions: int, configs: dict[str, str]) -> Topic:
+        """Raises `NotAuthorized`, `StreamExists`, `InvalidStream`, `InvalidSetting`."""
+        self._check_create(principal, name, configs)
+        return await self._engine.create_topic(name, partitions, configs)
+
+    async def check_new(self, principal: Principal, name: str, partitions: int, configs: dict[str, str]) -> None:
+        """Raises what `create` would, as far as that can be known before. Changes nothing."""
+        self._check_create(principal, name, configs)
+        await self._engine.topics.check_new(name, partitions, configs)
+
+    def _check_create(self, principal: Principal, name: str, configs: Mapping[str, str]) -> None:
+        """Whoever makes a topic of a table that is there needs to be allowed to write that table, too."""
+        if not self._rights.allows_creating(principal, name):
+            raise denied(principal, Operation.CREATE, ResourceKind.TOPIC, name)
+        table = configs.get(ALIAS)
+        if table and not self._rights.allows(principal, Operation.WRITE, table):
+            raise denied(principal, Operation.WRITE, ResourceKind.TOPIC, table)
+
+    async def alter(
+        self,
+        principal: Principal,
+        name: str,
+        change: Callable[[Mapping[str, str]], dict[str, str]],
+        *,
+        dry_run: bool = False,
+    ) -> Topic:
+        """Gives the topic the settings that `change` makes of its present ones. Raises `NotAuthorized`,
+        `UnknownStream`, `InvalidSetting`, and what `change` raises."""
+        if not self._rights.allows(principal, Operation.ALTER_CONFIGS, name):
+            raise denied(principal, Operation.ALTER_CONFIGS, ResourceKind.TOPIC, name)
+        return await self._engine.topics.alter(name, change, dry_run=dry_run)
+
+    async def delete(self, principal: Principal, topic: str | UUID) -> Topic:
+        """Returns when nobody can append to or read the topic any more; its table stays, detached. Raises
+        `NotAuthorized`, `UnknownStream`, `CorruptObject`."""
+        # Never from the cache: a name must mean the topic that has it now.
+        found = (await self._rights.find_now(principal, Operation.DELETE, [topic]))[topic]
+        if isinstance(found, LakestreamError):
+            raise found
+        await self._engine.delete_topic(found.topic_id)
+        return found
