@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from support.tables import Door, open_door
+from support.tables import Door, catalog_of, open_door
 
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.errors import Unavailable
@@ -126,7 +126,7 @@ def test_a_door_that_stops_anywhere_leaves_all_or_none(tmp_path: Path, applies: 
         runtime, store = Runtime(system().clock, system().random), Stopping(system())
         seen = set()
         tables = PyIcebergTables(store, f"file://{tmp_path}/bucket", runtime)
-        transport = httpx.ASGITransport(create_app(tables.engines))
+        transport = httpx.ASGITransport(create_app(catalog_of(tables.engines)))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost/iceberg/v1") as client:
             await client.post("/namespaces", json={"namespace": ["many"]})
             for name in NAMES:

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
-from support.tables import Door, open_door
+from support.tables import Door, catalog_of, open_door
 
 from lakestream.http import create_app
 
@@ -196,7 +196,7 @@ def test_what_is_known_is_not_sent_again(shared_door: Door, http: httpx.Client) 
 def test_keys_go_to_those_who_ask_for_them(shared_door: Door) -> None:
     shared_door.create()
     secrets = {"s3.access-key-id": "id", "s3.secret-access-key": "secret"}
-    app = create_app(shared_door.tables.engines, table_config={"s3.region": "r"}, credentials=secrets)
+    app = create_app(catalog_of(shared_door.tables.engines), table_config={"s3.region": "r"}, credentials=secrets)
 
     async def ask() -> tuple[Any, Any, Any, int]:
         transport = httpx.ASGITransport(app)

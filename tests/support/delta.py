@@ -34,7 +34,7 @@ from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.runtime import Runtime, system
 from lakestream.table.schema import RAW_SCHEMA
 from lakestream.table.view import View
-from support.tables import write_file
+from support.tables import catalog_of, write_file
 
 T = TypeVar("T")
 Rows = list[tuple[int, int, bytes]]
@@ -183,7 +183,7 @@ def scene(folder: Path, bucket_url: str | None = None, **storage_options: str) -
         topic = await topics.create("orders", 2, CONFIGS)
         await tables.create(topic.topic_id, topic.name, topic.partitions)
         delta = DeltaRs(storage_options)
-        app = create_app(tables.engines)
+        app = create_app(catalog_of(tables.engines))
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=1))
         made = Scene(uri, tables, topics, topic, delta, asyncio.get_running_loop())
         opened.set_result((made, lambda: setattr(server, "should_exit", True)))

@@ -24,6 +24,7 @@ from lakestream.node.backends import Backends, open_backends
 from lakestream.node.tables import open_catalog
 from lakestream.settings import load
 from support.embedded import embedded
+from support.tables import catalog_of
 
 BASE_MS = 1_700_000_000_000
 
@@ -104,7 +105,10 @@ def source_node(data: Path, **overrides: Any) -> Iterator[Node]:
                 lake = Lake(backends.store, catalog, backends.objects, runner, backends.runtime, plain)
                 server = uvicorn.Server(
                     uvicorn.Config(
-                        create_app(catalog.engines), log_level="warning", lifespan="off", timeout_graceful_shutdown=1
+                        create_app(catalog_of(catalog.engines)),
+                        log_level="warning",
+                        lifespan="off",
+                        timeout_graceful_shutdown=1,
                     )
                 )
                 node = Node(brokers.bootstrap, uri, backends, lake, asyncio.get_running_loop())

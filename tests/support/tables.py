@@ -19,11 +19,14 @@ import uvicorn
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from starlette.types import ASGIApp
 
+from lakestream.access import ALLOW_ALL, Authorizer
 from lakestream.catalog.embedded.tables import PyIcebergTables
+from lakestream.catalog.engines.catalog import EngineCatalog
 from lakestream.catalog.engines.tables import EngineTables
 from lakestream.errors import Conflict
 from lakestream.http import create_app
 from lakestream.metadata.stores.memory import MemoryStore
+from lakestream.metadata.topics.list import Topics
 from lakestream.model import WrittenFile
 from lakestream.runtime import Runtime, system
 from lakestream.table.schema import RAW_SCHEMA
@@ -123,6 +126,11 @@ class Door:
         return asyncio.run_coroutine_threadsafe(self.tables.detach(topic_id), self.loop).result(60)
 
 
+def catalog_of(tables: EngineTables, authorizer: Authorizer = ALLOW_ALL) -> EngineCatalog:
+    topics = Topics(tables.commits.pointers._store, tables.commits.runtime)
+    return EngineCatalog(tables, topics, authorizer)
+
+
 @contextmanager
 def open_door(
     folder: Path, guard: Callable[[ASGIApp], ASGIApp] = lambda app: app, *, locations: Sequence[str] = ()
@@ -136,7 +144,7 @@ def open_door(
 
     async def serve() -> None:
         tables = PyIcebergTables(MemoryStore(runtime), f"file://{folder}/bucket", runtime)
-        app = guard(create_app(EngineTables(tables.commits, f"file://{folder}/bucket", locations)))
+        app = guard(create_app(catalog_of(EngineTables(tables.commits, f"file://{folder}/bucket", locations))))
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=1))
         opened.set_result((Door(uri, tables, folder, asyncio.get_running_loop()), server))
         try:

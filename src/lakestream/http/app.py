@@ -15,12 +15,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lakestream.catalog.engines.tables import EngineTables
+from lakestream.catalog.engines.catalog import EngineCatalog
 from lakestream.errors import LakestreamError
 from lakestream.http.guard import Guard
 from lakestream.http.iceberg.errors import on_http_error, on_invalid_request, on_lakestream_error, on_unexpected_error
 from lakestream.http.iceberg.routes import Elsewhere, IcebergCatalog
 from lakestream.http.iceberg.tables import Freshen
+from lakestream.http.identity import Identified, principal_of
 from lakestream.http.lag import ReadLag, as_gauges, as_json
 from lakestream.http.metrics import CONTENT_TYPE, Metrics
 
@@ -30,7 +31,7 @@ _HEALTH_TIMEOUT_S: Final = 5.0
 
 
 def create_app(
-    tables: EngineTables,
+    catalog: EngineCatalog,
     *,
     table_config: Mapping[str, str] = MappingProxyType({}),
     credentials: Mapping[str, str] = MappingProxyType({}),
@@ -40,16 +41,16 @@ def create_app(
     elsewhere: str = "",
     hosts: Sequence[str] = (),
 ) -> ASGIApp:
-    """`tables` stays the caller's to close. `table_config` goes to engines with each table, `credentials` to those who
-    ask for them; `freshen` runs before each load of a table; `lag` tells how far tables are behind.
-    `elsewhere` names the external catalog that has the tables: then nothing is served of them here. `hosts`: see
-    `Guard`."""
+    """The tables behind `catalog` stay the caller's to close. `table_config` goes to engines with each table,
+    `credentials` to those who ask for them; `freshen` runs before each load of a table; `lag` tells how far tables are
+    behind. `elsewhere` names the external catalog that has the tables: then nothing is served of them here. `hosts`:
+    see `Guard`."""
     measured = metrics or Metrics()
 
     async def health(_request: Request) -> Response:
         try:
             async with asyncio.timeout(_HEALTH_TIMEOUT_S):
-                await tables.commits.pointers.namespaces()
+                await catalog.is_there()
         except (LakestreamError, TimeoutError) as error:
             return JSONResponse({"status": "failing", "reason": str(error) or "time-out"}, status_code=503)
         return JSONResponse({"status": "ok"})
@@ -63,16 +64,18 @@ def create_app(
                 _log.warning("how far tables are behind cannot be told now: %s", error)
         return Response(text, media_type=CONTENT_TYPE)
 
-    async def show_lag(_request: Request) -> Response:
-        return JSONResponse([as_json(each) for each in await lag()] if lag is not None else [])
+    async def show_lag(request: Request) -> Response:
+        found = await lag() if lag is not None else []
+        told = catalog.visible_topics(principal_of(request), found, lambda each: each.topic)
+        return JSONResponse([as_json(each) for each in told])
 
-    catalog = Elsewhere(elsewhere) if elsewhere else IcebergCatalog(tables, table_config, credentials, freshen)
+    iceberg = Elsewhere(elsewhere) if elsewhere else IcebergCatalog(catalog, table_config, credentials, freshen)
     app = Starlette(
         routes=[
             Route("/health", health, methods=["GET"]),
             Route("/metrics", show_metrics, methods=["GET"]),
             Route("/lag", show_lag, methods=["GET"]),
-            Mount("/iceberg", routes=catalog.routes()),
+            Mount("/iceberg", routes=iceberg.routes()),
         ],
         exception_handlers={
             LakestreamError: on_lakestream_error,
@@ -81,7 +84,7 @@ def create_app(
             Exception: on_unexpected_error,
         },
     )
-    return _Measured(Guard(app, hosts), measured)
+    return _Measured(Guard(Identified(app), hosts), measured)
 
 
 class _Measured:

@@ -8,6 +8,8 @@ from contextlib import AsyncExitStack
 
 import uvicorn
 
+from lakestream.access import ALLOW_ALL
+from lakestream.catalog.engines.catalog import EngineCatalog
 from lakestream.catalog.engines.tables import EngineTables
 from lakestream.errors import Unavailable
 from lakestream.frontier.lag import TopicLag, read_lag
@@ -43,7 +45,9 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
 
         config = uvicorn.Config(
             create_app(
-                EngineTables(catalog.commits, backends.objects.url, listed(place.locations)),
+                EngineCatalog(
+                    EngineTables(catalog.commits, backends.objects.url, listed(place.locations)), topics, ALLOW_ALL
+                ),
                 table_config=storage_config(settings.bucket, os.environ),
                 credentials=storage_credentials(settings.bucket, os.environ, allowed=place.vend_credentials),
                 metrics=Metrics(freshener.metrics) if freshener else Metrics(),

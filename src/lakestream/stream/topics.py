@@ -8,6 +8,7 @@ from lakestream.access import Operation, Principal, ResourceKind, denied
 from lakestream.catalog.embedded.binding import ALIAS
 from lakestream.errors import InvalidName, LakestreamError, StreamExists, UnknownStream
 from lakestream.metadata.topics.list import Topic, check_name
+from lakestream.metadata.topics.tables import table_name
 from lakestream.stream.asked import TopicKey
 from lakestream.stream.engine import StreamEngine
 from lakestream.stream.rights import FoundTopics, TopicRights
@@ -69,9 +70,11 @@ class StreamTopics:
         """Whoever makes a topic of a table that is there needs to be allowed to write that table, too."""
         if not self._rights.allows_creating(principal, name):
             raise denied(principal, Operation.CREATE, ResourceKind.TOPIC, name)
-        table = configs.get(ALIAS)
-        if table and not self._rights.allows(principal, Operation.WRITE, table):
-            raise denied(principal, Operation.WRITE, ResourceKind.TOPIC, table)
+        alias = configs.get(ALIAS)
+        if alias:
+            table = str(table_name("", alias))
+            if not self._rights.allows(principal, Operation.WRITE, table):
+                raise denied(principal, Operation.WRITE, ResourceKind.TOPIC, table)
 
     async def alter(
         self,

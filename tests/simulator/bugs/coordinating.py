@@ -7,10 +7,10 @@ from unittest.mock import patch
 
 from lakestream.coordination.groups import coordinator, leases, sweeping
 from lakestream.errors import NotCoordinator, Unavailable
-from lakestream.kafka.apis import lookup
 from lakestream.metadata import groups
 from lakestream.metadata.store import Address, Lease, Refused, Transaction
 from lakestream.metadata.stores.memory import MemoryStore
+from lakestream.stream.rights import FoundTopics, TopicRights
 from simulator.bugs.registry import bug
 
 
@@ -73,7 +73,13 @@ def unlock_of_anothers_lock() -> Iterator[None]:
 @bug
 def offsets_by_a_cached_name() -> Iterator[None]:
     """Offsets are committed and fetched for the topic that had the name when this broker last looked."""
-    with patch.object(lookup, "find_now", lookup.find):
+    real = TopicRights.find_now
+
+    async def cached_first(self: TopicRights, principal: Any, operation: Any, keys: Any) -> FoundTopics:
+        wanted = list(keys)
+        return self.cached(principal, operation, wanted) or await real(self, principal, operation, wanted)
+
+    with patch.object(TopicRights, "find_now", cached_first):
         yield
 
 

@@ -8,10 +8,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from lakestream.catalog.engines.folders import namespace_folder
-from lakestream.catalog.engines.tables import EngineTables
+from lakestream.catalog.engines.catalog import EngineCatalog
 from lakestream.http.iceberg.messages import CreateNamespace, UpdateProperties
 from lakestream.http.iceberg.requests import LEVEL, body_of, namespace_of, page_of
+from lakestream.http.identity import principal_of
 from lakestream.metadata.names.pointers import Namespace
 
 ENDPOINTS = [
@@ -27,9 +27,8 @@ _LOCATION: Final = "location"
 
 
 class NamespaceRoutes:
-    def __init__(self, tables: EngineTables) -> None:
-        self._tables = tables
-        self._pointers = tables.commits.pointers
+    def __init__(self, catalog: EngineCatalog) -> None:
+        self._catalog = catalog
 
     def routes(self) -> list[Route]:
         space = "/v1/namespaces/{namespace}"
@@ -45,27 +44,27 @@ class NamespaceRoutes:
     async def list_namespaces(self, request: Request) -> Response:
         parent = request.query_params.get("parent", "")
         above = tuple(parent.split(LEVEL)) if parent else ()
-        found = await self._pointers.namespaces(above)
+        found = await self._catalog.namespaces(principal_of(request), above)
         page, token = page_of(request, [namespace[-1] for namespace in found])
         answer: dict[str, Any] = {"namespaces": [[*above, name] for name in page]}
         return JSONResponse(answer if token is None else answer | {"next-page-token": token})
 
     async def create_namespace(self, request: Request) -> Response:
         wanted = await body_of(request, CreateNamespace)
-        await self._check_location(wanted.properties)
-        await self._pointers.create_namespace(tuple(wanted.namespace), wanted.properties)
-        return self._answer(tuple(wanted.namespace), wanted.properties)
+        namespace = tuple(wanted.namespace)
+        await self._catalog.create_namespace(principal_of(request), namespace, wanted.properties)
+        return self._answer(namespace, wanted.properties)
 
     async def namespace_exists(self, request: Request) -> Response:
-        await self._pointers.namespace(namespace_of(request))
+        await self._catalog.namespace(principal_of(request), namespace_of(request))
         return Response(status_code=204)
 
     async def load_namespace(self, request: Request) -> Response:
         namespace = namespace_of(request)
-        return self._answer(namespace, await self._pointers.namespace(namespace))
+        return self._answer(namespace, await self._catalog.namespace(principal_of(request), namespace))
 
     async def drop_namespace(self, request: Request) -> Response:
-        await self._pointers.drop_namespace(namespace_of(request))
+        await self._catalog.drop_namespace(principal_of(request), namespace_of(request))
         return Response(status_code=204)
 
     async def update_properties(self, request: Request) -> Response:
@@ -73,17 +72,13 @@ class NamespaceRoutes:
         both = sorted(set(wanted.updates) & set(wanted.removals))
         if both:
             raise HTTPException(422, f"properties cannot be both set and removed: {', '.join(both)}")
-        await self._check_location(wanted.updates)
-        removed, missing = await self._pointers.set_properties(namespace_of(request), wanted.updates, wanted.removals)
+        removed, missing = await self._catalog.set_properties(
+            principal_of(request), namespace_of(request), wanted.updates, wanted.removals
+        )
         return JSONResponse({"updated": sorted(wanted.updates), "removed": removed, "missing": missing})
 
     def _answer(self, namespace: Namespace, properties: Mapping[str, str]) -> Response:
         """With a location, always. Trino makes a table before it knows where, unless the namespace has one, and then
         finds the table's folder taken: by that very table."""
-        location = f"{self._tables.homes.warehouse}/{namespace_folder(namespace)}"
+        location = self._catalog.location_of(namespace)
         return JSONResponse({"namespace": namespace, "properties": {_LOCATION: location, **properties}})
-
-    async def _check_location(self, properties: Mapping[str, str]) -> None:
-        location = properties.get(_LOCATION)
-        if location is not None:
-            await self._tables.commits.run(lambda: self._tables.homes.check_location(location))

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from lakestream.catalog.engines.tables import EngineTables
+from lakestream.catalog.engines.catalog import EngineCatalog
 from lakestream.http.iceberg import namespaces, tables, views
 from lakestream.http.iceberg.errors import error_response
 
@@ -20,15 +20,14 @@ class IcebergCatalog:
 
     def __init__(
         self,
-        engine_tables: EngineTables,
+        catalog: EngineCatalog,
         config: Mapping[str, str] = MappingProxyType({}),
         credentials: Mapping[str, str] = MappingProxyType({}),
         freshen: tables.Freshen | None = None,
     ) -> None:
-        pointers = engine_tables.commits.pointers
-        self._namespaces = namespaces.NamespaceRoutes(engine_tables)
-        self._tables = tables.TableRoutes(engine_tables, config, credentials, freshen)
-        self._views = views.ViewRoutes(engine_tables.views, pointers)
+        self._namespaces = namespaces.NamespaceRoutes(catalog)
+        self._tables = tables.TableRoutes(catalog, config, credentials, freshen)
+        self._views = views.ViewRoutes(catalog)
 
     def routes(self) -> list[Route]:
         return [

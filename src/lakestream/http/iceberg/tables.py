@@ -12,14 +12,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from lakestream.catalog.engines.tables import EngineTables, NewTable
-from lakestream.catalog.engines.transactions import TableChange, commit_all
+from lakestream.catalog.engines.catalog import EngineCatalog
+from lakestream.catalog.engines.tables import NewTable
+from lakestream.catalog.engines.transactions import TableChange
 from lakestream.errors import RequestError, Unavailable
 from lakestream.http.iceberg.answers import as_asked, makes_no_folders, reads_by_time
 from lakestream.http.iceberg.errors import OutcomeUnknown
 from lakestream.http.iceberg.lagging import AS_OF, Behind, tell, with_told
 from lakestream.http.iceberg.messages import CommitTable, CommitTransaction, CreateTable, RegisterTable, Rename
 from lakestream.http.iceberg.requests import body_of, name_of, named, namespace_of, page_of, read
+from lakestream.http.identity import principal_of
 from lakestream.metadata.names.pointers import TableName
 
 Freshen = Callable[[TableName], Awaitable[Behind | None]]
@@ -48,13 +50,12 @@ class TableRoutes:
 
     def __init__(
         self,
-        tables: EngineTables,
+        catalog: EngineCatalog,
         config: Mapping[str, str],
         credentials: Mapping[str, str],
         freshen: Freshen | None,
     ) -> None:
-        self._tables = tables
-        self._pointers = tables.commits.pointers
+        self._catalog = catalog
         self._config = dict(config)
         self._credentials = dict(credentials)
         self._freshen = freshen
@@ -77,7 +78,7 @@ class TableRoutes:
 
     async def list_tables(self, request: Request) -> Response:
         namespace = namespace_of(request)
-        page, token = page_of(request, await self._pointers.tables(namespace))
+        page, token = page_of(request, await self._catalog.tables(principal_of(request), namespace))
         answer: dict[str, Any] = {"identifiers": [{"namespace": namespace, "name": name} for name in page]}
         return JSONResponse(answer if token is None else answer | {"next-page-token": token})
 
@@ -92,21 +93,23 @@ class TableRoutes:
             properties=wanted.properties,
         )
         if wanted.stage_create:
-            staged = await self._tables.stage(table)
+            staged = await self._catalog.stage(principal_of(request), table)
             if makes_no_folders(request.headers.get("User-Agent", "")):
-                await self._tables.make_folder(staged)
+                await self._catalog.make_folder(principal_of(request), table.name, staged)
             return await self._answer(request, None, staged)
-        current = await self._tables.create(table)
+        current = await self._catalog.create(principal_of(request), table)
         return await self._answer(request, current.location, current.metadata)
 
     async def register_table(self, request: Request) -> Response:
         wanted = await body_of(request, RegisterTable)
         name = TableName(namespace_of(request), wanted.name)
-        current = await self._tables.register(name, wanted.metadata_location, overwrite=wanted.overwrite)
+        current = await self._catalog.register(
+            principal_of(request), name, wanted.metadata_location, overwrite=wanted.overwrite
+        )
         return await self._answer(request, current.location, current.metadata)
 
     async def table_exists(self, request: Request) -> Response:
-        await self._pointers.resolve(name_of(request, "table"))
+        await self._catalog.check_table(principal_of(request), name_of(request, "table"))
         return Response(status_code=204)
 
     async def load_table(self, request: Request) -> Response:
@@ -114,27 +117,28 @@ class TableRoutes:
         snapshots = request.query_params.get("snapshots", "all")
         if snapshots not in ("all", "refs"):
             raise RequestError(f"snapshots can be all or refs, not {snapshots!r}")
-        asked_ms = self._tables.commits.runtime.clock.now_ms()
-        behind = await self._freshen(name) if self._freshen is not None else None
-        current = await self._tables.load(name)
+        asked_ms = self._catalog.now_ms()
+        current, behind = await self._catalog.load(principal_of(request), name, self._freshen)
         told = tell(behind, current.metadata) if behind is not None else {}
         tag = _etag(request, current.location, told)
         if tag in _known_tags(request):
             return Response(status_code=304, headers={"ETag": tag})
-        await self._tables.check_readable(current)
+        await self._catalog.check_readable(principal_of(request), current)
         metadata = current.metadata if snapshots == "all" else _with_refs_only(current.metadata)
         if reads_by_time(request.headers.get("User-Agent", "")):
             metadata = as_asked(metadata, asked_ms)
         return await self._answer(request, current.location, metadata, told)
 
     async def load_credentials(self, request: Request) -> Response:
-        await self._pointers.resolve(name_of(request, "table"))
+        await self._catalog.check_access(principal_of(request), name_of(request, "table"))
         return JSONResponse({"storage-credentials": self._vended()})
 
     async def commit_table(self, request: Request) -> Response:
         wanted = await body_of(request, CommitTable)
         try:
-            current = await self._tables.commit(name_of(request, "table"), wanted.requirements, wanted.updates)
+            current = await self._catalog.commit(
+                principal_of(request), name_of(request, "table"), wanted.requirements, wanted.updates
+            )
         except Unavailable as error:
             raise OutcomeUnknown(str(error)) from error
         return await self._answer(request, current.location, current.metadata)
@@ -143,27 +147,28 @@ class TableRoutes:
         wanted = await body_of(request, CommitTransaction)
         parts = [TableChange(named(part.identifier), part.requirements, part.updates) for part in wanted.table_changes]
         try:
-            await commit_all(self._tables, parts)
+            await self._catalog.commit_all(principal_of(request), parts)
         except Unavailable as error:
             raise OutcomeUnknown(str(error)) from error
         return Response(status_code=204)
 
     async def drop_table(self, request: Request) -> Response:
         purge = request.query_params.get("purgeRequested", "false").lower() == "true"
-        await self._tables.drop(name_of(request, "table"), purge=purge)
+        await self._catalog.drop(principal_of(request), name_of(request, "table"), purge=purge)
         return Response(status_code=204)
 
     async def rename_table(self, request: Request) -> Response:
         wanted = await body_of(request, Rename)
-        await self._tables.rename(named(wanted.source), named(wanted.destination))
+        await self._catalog.rename(principal_of(request), named(wanted.source), named(wanted.destination))
         return Response(status_code=204)
 
     async def report_metrics(self, request: Request) -> Response:
+        await self._catalog.check_table(principal_of(request), name_of(request, "table"))
         await read(request)
         return Response(status_code=204)
 
     def _vended(self) -> list[dict[str, Any]]:
-        return [{"prefix": self._tables.bucket_url, "config": self._credentials}] if self._credentials else []
+        return [{"prefix": self._catalog.bucket_url, "config": self._credentials}] if self._credentials else []
 
     async def _answer(
         self,
@@ -174,8 +179,7 @@ class TableRoutes:
     ) -> Response:
         """LoadTableResult, which is also a commit's answer. A staged table has no location yet. What is `told` of
         the table is among its properties."""
-        commits = self._tables.commits
-        text = await commits.run(lambda: commits.files.json(with_told(metadata, told)))
+        text = await self._catalog.json(with_told(metadata, told))
         head: dict[str, Any] = {"config": dict(self._config)}
         if self._credentials and _VENDED in request.headers.get(_DELEGATION, ""):
             head["config"] |= self._credentials

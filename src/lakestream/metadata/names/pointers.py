@@ -129,6 +129,15 @@ class Pointers:
             raise UnknownTable(f"Table does not exist: {name}")
         return codec.decode(entry.value, UUID, Address(SHARD, entry.key))
 
+    async def resolve_all(self, names: Sequence[TableName]) -> dict[TableName, UUID]:
+        """Those that there are."""
+        entries = await self._store.get([Address(SHARD, table_key(name)) for name in names]) if names else []
+        return {
+            name: codec.decode(entry.value, UUID, Address(SHARD, entry.key))
+            for name, entry in zip(names, entries, strict=True)
+            if entry is not None
+        }
+
     async def name_of(self, table_id: UUID) -> TableName | None:
         [entry] = await self._store.get([Address(SHARD, id_key(table_id))])
         return None if entry is None else _table_name(entry)
