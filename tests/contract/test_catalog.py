@@ -18,6 +18,7 @@ from support.tables import ORDERS, OTHER, write_file
 from lakestream import runtime
 from lakestream.catalog import TableCatalog
 from lakestream.catalog.embedded.tables import PyIcebergTables
+from lakestream.catalog.external.tables import ExternalTables
 from lakestream.errors import Conflict, InvalidSetting, Unavailable, UnknownStream
 from lakestream.metadata.names.pointers import Pointers
 from lakestream.metadata.topics.tables import table_name
@@ -64,7 +65,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
         async def opened() -> AsyncIterator[Bench]:
             world = runtime.Runtime(runtime.system().clock, random.Random(7))
             async with BACKENDS[backend](tmp_path) as store:
-                catalog: PyIcebergTables | SimulatedTables
+                catalog: PyIcebergTables | ExternalTables | SimulatedTables
                 if place is not None:
                     catalog = place.tables(store, world)
                 elif kind == "simulated":

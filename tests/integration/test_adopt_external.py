@@ -109,7 +109,7 @@ def test_the_former_owner_stops_and_neither_loses_a_record(everywhere: Run) -> N
         assert await new.consume(again, 0) == [(0, b"a"), (1, b"b"), (2, b"d")]
         assert await new.consume(again, 1) == [(0, b"c")]
 
-        restarted = await scene.place.served(old.catalog).load(topic.topic_id)
+        restarted = await old.catalog.served().load(topic.topic_id)
         assert restarted.frontier == (2, 1), "a broker that starts now serves what was there before, too"
 
         # The former owner deletes its topic: the table is not its to rename.
@@ -132,7 +132,7 @@ def test_of_two_clusters_that_want_a_table_one_gets_it(everywhere: Run, kind: st
             await former(scene)
             scene.let_go()
         clusters = [await scene.cluster() for _ in range(2)]
-        found = [await house.catalog.commits.find(NAME) for house in clusters]
+        found = [await house.catalog.find(NAME) for house in clusters]
         late, winner = clusters
         topic = await winner.streams.create_topic("orders", 2, ALIAS)
         await winner.produce(topic, 0, b"kept")
@@ -142,7 +142,7 @@ def test_of_two_clusters_that_want_a_table_one_gets_it(everywhere: Run, kind: st
         assert found[0] is not None
         first = late.catalog._first(found[0], "late", (0, 0))
         with pytest.raises(Conflict):
-            await late.catalog.commits.claim(NAME, found[0], first)
+            await late.catalog.mark(NAME, found[0], first)
         with pytest.raises(InvalidSetting, match=f"table of cluster {winner.streams.cluster_id}"):
             await late.streams.create_topic("orders", 2, ALIAS)
         assert await late.streams.topics.list() == []

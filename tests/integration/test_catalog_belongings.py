@@ -13,8 +13,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, SetSnapshotRefUpdate, TableUpdate
 from support.tables import ORDERS, Door, open_door
 
-from lakestream.catalog.embedded.commit import Change
 from lakestream.catalog.engines.tables import EngineTables, NewTable
+from lakestream.catalog.staging import Change
 from lakestream.errors import Conflict, TableRefused
 from lakestream.metadata.names.pointers import Pointer, TableName
 

@@ -18,8 +18,8 @@ from support.frontier import Producer, World
 from support.s3 import environment, make_bucket, s3_server
 
 from lakestream import objects
-from lakestream.catalog.embedded.mirrored import TAG, IcebergSide
 from lakestream.catalog.embedded.tables import PyIcebergTables
+from lakestream.catalog.mirrored import TAG, IcebergSide
 from lakestream.errors import Conflict, StorageError
 from lakestream.frontier.delta import Mirrored, Mirrors
 from lakestream.frontier.delta.port import MirrorStep

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.delta import KEYS, Rows, Scene, age, delta_rs, expected, scene
 
-from lakestream.catalog.embedded.mirrored import TAG
+from lakestream.catalog.mirrored import TAG
 from lakestream.frontier.delta import Mirrored
 
 pytestmark = pytest.mark.spark

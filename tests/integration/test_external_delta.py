@@ -13,8 +13,8 @@ from support.external import EXTERNAL, QUICK, Place, external_place
 from support.s3 import environment
 from support.tables import write_file
 
-from lakestream.catalog.embedded.mirrored import TAG, IcebergSide
 from lakestream.catalog.embedded.tables import PyIcebergTables
+from lakestream.catalog.mirrored import TAG, IcebergSide
 from lakestream.frontier.delta import Mirrored, Mirrors
 from lakestream.frontier.delta.rs import DeltaRs
 from lakestream.metadata.stores.memory import MemoryStore
@@ -47,7 +47,7 @@ class Lake:
         local = write_file(self._folder, start, start + count, spec_id=1)
         content = Path(local.path.removeprefix("file://"))
         file = replace(local, path=f"{view.location}/{DATA_FOLDER}/{content.name}")
-        with self._tables.commits.files.io.new_output(file.path).create() as output:
+        with self._tables.commits.stager.files.io.new_output(file.path).create() as output:
             output.write(content.read_bytes())
         await self._tables.commit(view, add=[file], remove=[], frontier=(start + count,))
 

@@ -20,8 +20,8 @@ from deltalake import DeltaTable
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from lakestream.catalog.embedded.mirrored import IcebergSide
 from lakestream.catalog.embedded.tables import PyIcebergTables
+from lakestream.catalog.mirrored import IcebergSide
 from lakestream.errors import Conflict
 from lakestream.frontier.delta import DeltaLog, Mirrored, Mirrors
 from lakestream.frontier.delta.port import MirrorStep, Shown

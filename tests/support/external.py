@@ -15,11 +15,9 @@ import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchNamespaceError
 
-from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.catalog.external.client import CatalogClient
 from lakestream.catalog.external.hive import FencedHive
-from lakestream.catalog.external.served import ServedViews
-from lakestream.catalog.external.tables import ExternalCommits
+from lakestream.catalog.external.tables import ExternalTables
 from lakestream.metadata.store import Store
 from lakestream.runtime import Runtime
 from support.frontier import Fuse
@@ -43,11 +41,10 @@ def variables(properties: Mapping[str, str], name: str = NAME) -> dict[str, str]
     }
 
 
-def step_by_step(tables: PyIcebergTables, fuse: Fuse) -> None:
+def step_by_step(tables: ExternalTables, fuse: Fuse) -> None:
     """Every call to the catalog is a step of the fuse."""
     commits: Any = tables.commits
-    assert isinstance(commits, ExternalCommits)
-    ask = commits._ask
+    ask = commits.ask
 
     async def stepped(work: Callable[[], Any]) -> Any:
         await fuse.step("before ask")
@@ -55,7 +52,7 @@ def step_by_step(tables: PyIcebergTables, fuse: Fuse) -> None:
         await fuse.step("after ask")
         return answer
 
-    commits._ask = stepped
+    commits.ask = stepped
 
 
 @dataclass(frozen=True)
@@ -66,17 +63,10 @@ class Place:
     bucket_url: str
     io: Mapping[str, str]
 
-    def commits(self, store: Store, runtime: Runtime) -> ExternalCommits:
+    def tables(self, store: Store, runtime: Runtime) -> ExternalTables:
         with patch.dict(os.environ, variables(self.properties)):
             client = CatalogClient(NAME, self.io)
-        return ExternalCommits(store, runtime, self.io, client, self.bucket_url)
-
-    def tables(self, store: Store, runtime: Runtime) -> PyIcebergTables:
-        return PyIcebergTables(store, self.bucket_url, runtime, commits=self.commits(store, runtime))
-
-    def served(self, tables: PyIcebergTables) -> ServedViews:
-        assert isinstance(tables.commits, ExternalCommits)
-        return ServedViews(tables, tables.commits)
+        return ExternalTables(store, self.bucket_url, runtime, client, self.io)
 
     def outsider(self) -> Catalog:
         """The same catalog as any other engine has it; a database knows its tables by the catalog's name too.

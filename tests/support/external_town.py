@@ -17,7 +17,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
 from lakestream import objects
-from lakestream.catalog.embedded.tables import PyIcebergTables
+from lakestream.catalog.external.tables import ExternalTables
 from lakestream.frontier.collecting.collector import Collector
 from lakestream.frontier.lag import TopicLag, read_lag
 from lakestream.frontier.lake import Lake
@@ -162,7 +162,7 @@ class Town:
             runtime = system()
             store = await open_sqlite(str(self.data / "metadata.db"))
             bucket = objects.open(self.place.bucket_url)
-            tables: PyIcebergTables = self.place.tables(store, runtime)
+            tables: ExternalTables = self.place.tables(store, runtime)
             settings = PipelineSettings(generation_interval_ms=0, grace_ms=0)
             lake = Lake(store, tables, bucket, LocalTiles(bucket, runtime), runtime, settings)
             try:

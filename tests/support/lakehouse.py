@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from lakestream import objects
 from lakestream.catalog.embedded.tables import PyIcebergTables
+from lakestream.catalog.external.tables import ExternalTables
 from lakestream.frontier.collecting.collector import Collector
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.local import LocalTiles
@@ -34,7 +35,7 @@ class Lakehouse:
     """`catalog` is the pipeline's."""
 
     cluster: Cluster
-    catalog: PyIcebergTables
+    catalog: PyIcebergTables | ExternalTables
     streams: StreamEngine
 
     async def produce(self, topic: Topic, partition: int, *values: bytes) -> int:
@@ -86,14 +87,14 @@ async def open_lakehouse(bucket: ObjectStore, seed: int = 1) -> AsyncIterator[La
 
 @asynccontextmanager
 async def external_lakehouse(
-    place: Place, store: Store | None = None, catalog: PyIcebergTables | None = None
+    place: Place, store: Store | None = None, catalog: ExternalTables | None = None
 ) -> AsyncIterator[Lakehouse]:
     """On an external catalog, whose bucket others may use too. `store`: a cluster that was there before."""
     runtime = system()
     store = MemoryStore(runtime) if store is None else store
     bucket = objects.open(place.bucket_url)
     catalog = place.tables(store, runtime) if catalog is None else catalog
-    cluster = Cluster(runtime, store, bucket, place.served(catalog))  # type: ignore[arg-type]
+    cluster = Cluster(runtime, store, bucket, catalog.served())  # type: ignore[arg-type]
     try:
         async with cluster.brokers(1) as [streams]:
             yield Lakehouse(cluster, catalog, streams)

@@ -19,9 +19,9 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, TableUpdate
 from pyiceberg.typedef import Record
 
-from lakestream.catalog.embedded.commit import Change, Current
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.catalog.manifests.snapshot import SnapshotBuilder, SnapshotPlan
+from lakestream.catalog.staging import Change, Current
 from lakestream.model import DataFile, WrittenFile
 from lakestream.table.schema import UNPARTITIONED
 from lakestream.table.view import View

@@ -21,7 +21,7 @@ from lakestream.frontier.settings import PipelineSettings
 from lakestream.http import create_app
 from lakestream.metadata.topics.list import Topics
 from lakestream.node.backends import Backends, open_backends
-from lakestream.node.tables import open_catalog
+from lakestream.node.tables import make_engines, open_catalog
 from lakestream.settings import load
 from support.embedded import embedded
 from support.tables import catalog_of
@@ -105,7 +105,7 @@ def source_node(data: Path, **overrides: Any) -> Iterator[Node]:
                 lake = Lake(backends.store, catalog, backends.objects, runner, backends.runtime, plain)
                 server = uvicorn.Server(
                     uvicorn.Config(
-                        create_app(catalog_of(catalog.engines)),
+                        create_app(catalog_of(make_engines(backends, catalog))),
                         log_level="warning",
                         lifespan="off",
                         timeout_graceful_shutdown=1,

@@ -10,9 +10,9 @@ from pyiceberg.typedef import Record
 from support.stream_table import StreamTable, run_with_table
 from support.tables import ORDERS
 
-from lakestream.catalog.embedded.commit import Change
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.catalog.manifests.index import ManifestIndex
+from lakestream.catalog.staging import Change
 from lakestream.errors import CorruptObject, ObjectMissing, StorageError
 from lakestream.metadata.names.pointers import Pointer
 from lakestream.objects import MemoryObjects

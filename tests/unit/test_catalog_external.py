@@ -17,9 +17,9 @@ from pyiceberg.types import LongType, NestedField
 from support.external import Place, sql_place
 from support.tables import ORDERS, write_file
 
-from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.catalog.external.client import CatalogClient
 from lakestream.catalog.external.served import ServedViews
+from lakestream.catalog.external.tables import ExternalTables
 from lakestream.errors import Conflict, RequestError, StorageError, Unavailable
 from lakestream.metadata import codec
 from lakestream.metadata.log.head import HEAD, Head, shard_of
@@ -41,7 +41,7 @@ class Scene:
     place: Place
     folder: Path
     store: MemoryStore
-    tables: PyIcebergTables
+    tables: ExternalTables
     views: ServedViews
     outsider: Catalog
 
@@ -63,7 +63,7 @@ class Scene:
 
     def restarted(self) -> ServedViews:
         """A broker that starts now."""
-        return self.place.served(self.tables)
+        return self.tables.served()
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def run(tmp_path: Path) -> Run:
     async def main(test: Callable[[Scene], Awaitable[None]]) -> None:
         place, store = sql_place(tmp_path), MemoryStore(system())
         tables, outsider = place.tables(store, system()), place.outsider()
-        scene = Scene(place, tmp_path, store, tables, place.served(tables), outsider)
+        scene = Scene(place, tmp_path, store, tables, tables.served(), outsider)
         try:
             await tables.create(ORDERS, "orders", 1)
             await scene.append()

@@ -9,8 +9,8 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 from support.stream_table import StreamTable, run_with_table
 from support.tables import ORDERS, write_file
 
-from lakestream.catalog.embedded.commit import Change
 from lakestream.catalog.embedded.tables import PyIcebergTables
+from lakestream.catalog.staging import Change
 from lakestream.runtime import Runtime
 from lakestream.table.view import View
 

@@ -26,11 +26,11 @@ from pyiceberg.typedef import Record
 from support.stream_table import StreamTable, run_with_table
 from support.tables import ORDERS
 
-from lakestream.catalog.embedded.commit import Change
 from lakestream.catalog.embedded.files import MetadataFiles, metadata_json
 from lakestream.catalog.engines.changes import apply_updates
 from lakestream.catalog.manifests import expiry, merge
 from lakestream.catalog.manifests.index import ManifestIndex, read_entries
+from lakestream.catalog.staging import Change
 from lakestream.errors import Conflict, Unavailable
 from lakestream.table.view import View
 

@@ -17,8 +17,8 @@ from pyiceberg.table import Table
 from support.external import Place, sql_place
 from support.tables import ORDERS, write_file
 
-from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.catalog.external.served import ServedViews
+from lakestream.catalog.external.tables import ExternalTables
 from lakestream.errors import StorageError
 from lakestream.metadata.names.pointers import Pointer, PointerRow, Pointers
 from lakestream.metadata.stores.memory import MemoryStore
@@ -35,7 +35,7 @@ class Scene:
     place: Place
     folder: Path
     store: MemoryStore
-    opened: list[PyIcebergTables]
+    opened: list[ExternalTables]
     outsider: Catalog
     first: View
 
@@ -47,7 +47,7 @@ class Scene:
         """One that starts now, and shares nothing with others."""
         tables = self.place.tables(self.store, system())
         self.opened.append(tables)
-        return self.place.served(tables)
+        return tables.served()
 
     def change(self, **changes: object) -> str:
         """Registers changed metadata instead of the present one; its location."""

@@ -7,8 +7,8 @@ from pyiceberg.table.update import SetPropertiesUpdate, SetSnapshotRefUpdate
 from support.stream_table import StreamTable, run_with_table
 from support.tables import ORDERS
 
-from lakestream.catalog.embedded.commit import Change
 from lakestream.catalog.manifests.expiry import plan_expiry
+from lakestream.catalog.staging import Change
 from lakestream.table.view import View
 
 DAY_MS = 86_400_000

@@ -16,9 +16,9 @@ from support.simulated_tables import SimulatedTables
 from support.stream_table import StreamTable, run_with_table
 from support.tables import ORDERS
 
-from lakestream.catalog.embedded.commit import Change
 from lakestream.catalog.manifests.statistics import own_files
 from lakestream.catalog.port import TableCatalog
+from lakestream.catalog.staging import Change
 from lakestream.errors import Conflict, TableRefused
 from lakestream.metadata.names.rows import TableName
 from lakestream.model import Blob, StatisticsFile

@@ -3,6 +3,6 @@ metadata store, `external` in a catalog of somebody else; `engines` is how outsi
 
 Only the port is exported here: brokers know it before they have loaded PyIceberg."""
 
-from lakestream.catalog.port import Named, TableCatalog, TableViews
+from lakestream.catalog.port import Named, OpenCatalog, TableCatalog, TableViews
 
-__all__ = ["Named", "TableCatalog", "TableViews"]
+__all__ = ["Named", "OpenCatalog", "TableCatalog", "TableViews"]

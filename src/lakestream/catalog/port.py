@@ -7,13 +7,16 @@ from a fresh view. Nothing here ever retries on a newer table by itself.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.list import Begun
 from lakestream.model import DataFile, StatisticsFile, WrittenFile
 from lakestream.table.view import View
+
+if TYPE_CHECKING:
+    from lakestream.catalog.staging import TableCommits
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,4 +105,27 @@ class TableCatalog(TableViews, Protocol):
     async def owner(self, table: TableName) -> UUID | None:
         """The topic whose table has that name, living or not, also when its detaching was begun and not finished.
         None: there is no such table, or it is none of ours."""
+        ...
+
+
+class OpenCatalog(TableCatalog, Protocol):
+    """A catalog as a process opens it. Whatever differs from one kind to another is asked of it here."""
+
+    @property
+    def place(self) -> str:
+        """Where the tables are if not in the metadata store, for people; else empty."""
+        ...
+
+    @property
+    def commits(self) -> "TableCommits":
+        """How its tables change, for those who keep to a table's metadata instead of a view."""
+        ...
+
+    def served(self) -> TableViews:
+        """The tables as one broker serves them: to fill one, it has to be what the catalog shows; to read it, the last
+        that was good will do."""
+        ...
+
+    async def close(self) -> None:
+        """Ends its threads."""
         ...

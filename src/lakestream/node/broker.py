@@ -7,9 +7,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from lakestream.access import ALLOW_ALL
+from lakestream.catalog.embedded.early import EarlyViews
 from lakestream.coordination.groups import GroupCoordinator, Groups
 from lakestream.kafka import KafkaServer
 from lakestream.metadata.brokers import Broker
+from lakestream.metadata.names.pointers import Pointers
 from lakestream.node.backends import Backends, open_backends
 from lakestream.node.late import LateTables
 from lakestream.node.places import advertised, taken
@@ -39,7 +41,8 @@ async def _serve(
     place = settings.broker
     host, port = advertised(place, "KAFKA_ADVERTISED")
     broker = Broker(place.id, host, port, place.zone, backends.runtime.new_id().hex)
-    engine = StreamEngine(broker, backends.store, backends.objects, tables, tables, backends.runtime, settings.stream)
+    views = tables if backends.external_catalog else EarlyViews(Pointers(backends.store), tables)
+    engine = StreamEngine(broker, backends.store, backends.objects, views, tables, backends.runtime, settings.stream)
     await engine.start()
     try:
         coordinator = GroupCoordinator(engine, settings.kafka.groups)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
-from lakestream.catalog.embedded.tables import PyIcebergTables
+from lakestream.catalog.port import TableCatalog
 from lakestream.errors import LakestreamError, UnknownTable
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.fresh import Freshener, Freshness
@@ -55,7 +55,7 @@ class TableFreshener:
 
 @asynccontextmanager
 async def open_freshener(
-    settings: FreshSettings, backends: Backends, catalog: PyIcebergTables
+    settings: FreshSettings, backends: Backends, catalog: TableCatalog
 ) -> AsyncIterator[TableFreshener]:
     """Warms up beside the first requests: compiled code is loaded once."""
     threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="fresh")
@@ -75,7 +75,7 @@ async def open_freshener(
     freshener = Freshener(lake, Topics(backends.store, backends.runtime), settings)
     warming = loop.run_in_executor(threads, warm_up)
     try:
-        yield TableFreshener(freshener, catalog.commits.pointers, backends.runtime.clock)
+        yield TableFreshener(freshener, Pointers(backends.store), backends.runtime.clock)
     finally:
         await warming
         await freshener.close()

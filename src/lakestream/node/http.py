@@ -10,7 +10,6 @@ import uvicorn
 
 from lakestream.access import ALLOW_ALL
 from lakestream.catalog.engines.catalog import EngineCatalog
-from lakestream.catalog.engines.tables import EngineTables
 from lakestream.errors import Unavailable
 from lakestream.frontier.lag import TopicLag, read_lag
 from lakestream.http import create_app
@@ -19,7 +18,7 @@ from lakestream.metadata.topics.list import Topics
 from lakestream.node.backends import open_backends, saving_rows
 from lakestream.node.fresh import open_freshener
 from lakestream.node.places import advertised, taken
-from lakestream.node.tables import external_place, open_catalog
+from lakestream.node.tables import make_engines, open_catalog
 from lakestream.node.vending import storage_config, storage_credentials
 from lakestream.settings import HttpSettings, Settings, listed
 
@@ -34,9 +33,8 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
         backends = await stack.enter_async_context(open_backends(settings))
         await stack.enter_async_context(saving_rows(settings, backends))
         catalog = await stack.enter_async_context(open_catalog(backends))
-        elsewhere = external_place(catalog)
         freshener = None
-        if not elsewhere:
+        if not catalog.place:
             freshener = await stack.enter_async_context(open_freshener(settings.fresh, backends, catalog))
         topics = Topics(backends.store, backends.runtime)
 
@@ -45,15 +43,13 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
 
         config = uvicorn.Config(
             create_app(
-                EngineCatalog(
-                    EngineTables(catalog.commits, backends.objects.url, listed(place.locations)), topics, ALLOW_ALL
-                ),
+                EngineCatalog(make_engines(backends, catalog, listed(place.locations)), topics, ALLOW_ALL),
                 table_config=storage_config(settings.bucket, os.environ),
                 credentials=storage_credentials(settings.bucket, os.environ, allowed=place.vend_credentials),
                 metrics=Metrics(freshener.metrics) if freshener else Metrics(),
                 freshen=freshener,
                 lag=lag,
-                elsewhere=elsewhere,
+                elsewhere=catalog.place,
                 hosts=[place.host, told_host, *listed(place.hosts)],
             ),
             log_config=None,

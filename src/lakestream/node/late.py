@@ -10,22 +10,15 @@ import gc
 import importlib
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
-from lakestream.catalog.embedded.binding import detach, location
-from lakestream.catalog.port import TableViews
-from lakestream.errors import UnknownTable
-from lakestream.metadata.names.pointers import Pointers
+from lakestream.catalog.port import OpenCatalog, TableViews
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.list import Begun
 from lakestream.node.backends import Backends
-from lakestream.table.port import History
+from lakestream.table.port import History, HistorySource
 from lakestream.table.view import View
-
-if TYPE_CHECKING:
-    from lakestream.catalog.embedded.tables import PyIcebergTables
-    from lakestream.table.reading.history import HistoryReader
 
 _MODULE: Final = "lakestream.node.tables"
 _SWITCH_S: Final = 0.0005
@@ -34,19 +27,17 @@ _SWITCH_S: Final = 0.0005
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    catalog: "PyIcebergTables"
+    catalog: OpenCatalog
     views: TableViews
-    history: "HistoryReader"
+    history: HistorySource
 
 
 class LateTables:
-    """Implements `TableViews` and `HistorySource`: of itself only what the metadata store knows, which is nothing of
-    tables in an external catalog."""
+    """Implements `TableViews` and `HistorySource` by those that it holds once they are loaded."""
 
     def __init__(self, backends: Backends, history_cache_bytes: int) -> None:
         self._backends = backends
         self._history_cache_bytes = history_cache_bytes
-        self._pointers = Pointers(backends.store)
         self._loading: asyncio.Task[_Loaded] | None = None
 
     async def loaded(self) -> _Loaded:
@@ -60,24 +51,15 @@ class LateTables:
             await (await self._loading).catalog.close()
 
     async def pointer(self, topic_id: UUID) -> str | None:
-        if self._backends.external_catalog:
-            return await (await self.loaded()).views.pointer(topic_id)
-        return await location(self._pointers, topic_id)
+        return await (await self.loaded()).views.pointer(topic_id)
 
     async def detach(self, topic_id: UUID) -> str | None:
-        if self._backends.external_catalog:
-            return await (await self.loaded()).views.detach(topic_id)
-        return await detach(self._pointers, topic_id)
+        return await (await self.loaded()).views.detach(topic_id)
 
     async def load(self, topic_id: UUID) -> View:
         return await (await self.loaded()).views.load(topic_id)
 
     async def adoptable(self, table: TableName, partitions: int) -> Begun | None:
-        if not self._backends.external_catalog:
-            try:
-                await self._pointers.resolve(table)
-            except UnknownTable:
-                return None
         return await (await self.loaded()).views.adoptable(table, partitions)
 
     async def claim(self, table: TableName, name: str, begun: Begun) -> Begun:
@@ -99,7 +81,7 @@ class LateTables:
         module = await asyncio.to_thread(_import)
         catalog = module.make_catalog(self._backends)
         history = module.make_history(self._backends, self._history_cache_bytes)
-        return _Loaded(catalog, module.make_views(catalog), history)
+        return _Loaded(catalog, catalog.served(), history)
 
 
 def _import() -> Any:

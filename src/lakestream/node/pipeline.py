@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from lakestream import pipeline
-from lakestream.catalog.embedded.mirrored import IcebergSide
+from lakestream.catalog.mirrored import IcebergSide
 from lakestream.frontier.delta.rs import DeltaRs
 from lakestream.node.backends import open_backends, saving_rows
 from lakestream.node.tables import io_properties, open_catalog

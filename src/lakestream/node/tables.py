@@ -1,14 +1,15 @@
 """Tables: PyIceberg and Arrow. Importing this costs as much as all else in a broker, which leaves it to `late`."""
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
+from lakestream.catalog.embedded.commit import Commits
 from lakestream.catalog.embedded.tables import PyIcebergTables
+from lakestream.catalog.engines.tables import EngineTables
 from lakestream.catalog.external.client import CatalogClient
-from lakestream.catalog.external.served import ServedViews
-from lakestream.catalog.external.tables import ExternalCommits
-from lakestream.catalog.port import TableViews
+from lakestream.catalog.external.tables import ExternalTables
+from lakestream.catalog.port import OpenCatalog
 from lakestream.catalog.rules.records import RowJudge
 from lakestream.metadata.topics.list import Topics
 from lakestream.node.backends import Backends
@@ -17,27 +18,19 @@ from lakestream.table.reading.history import HistoryReader
 from lakestream.table.rewriting.checking import RowChecker
 
 
-def make_catalog(backends: Backends) -> PyIcebergTables:
+def make_catalog(backends: Backends) -> OpenCatalog:
     """Raises `RequestError` if an external catalog's settings cannot be used; it is not asked anything yet."""
     store, url, runtime = backends.store, backends.objects.url, backends.runtime
     properties = io_properties(os.environ)
     if not backends.external_catalog:
-        judge = RowJudge(RowChecker(backends.objects), Topics(store, runtime))
-        return PyIcebergTables(store, url, runtime, io_properties=properties, judge=judge)
-    client = CatalogClient(backends.external_catalog, properties)
-    return PyIcebergTables(store, url, runtime, commits=ExternalCommits(store, runtime, properties, client, url))
+        return PyIcebergTables(store, url, runtime, io_properties=properties)
+    return ExternalTables(store, url, runtime, CatalogClient(backends.external_catalog, properties), properties)
 
 
-def make_views(catalog: PyIcebergTables) -> TableViews:
-    """What a broker serves."""
-    if isinstance(catalog.commits, ExternalCommits):
-        return ServedViews(catalog, catalog.commits)
-    return catalog
-
-
-def external_place(catalog: PyIcebergTables) -> str:
-    """Where the tables are if not in the metadata store, for people; else empty."""
-    return catalog.commits.place if isinstance(catalog.commits, ExternalCommits) else ""
+def make_engines(backends: Backends, catalog: OpenCatalog, locations: Sequence[str] = ()) -> EngineTables:
+    """The tables that the metadata store points to, as outside engines use them; the catalog's files are theirs."""
+    judge = RowJudge(RowChecker(backends.objects), Topics(backends.store, backends.runtime))
+    return EngineTables(Commits(backends.store, catalog.commits.stager, judge), backends.objects.url, locations)
 
 
 def io_properties(environment: Mapping[str, str]) -> dict[str, str]:
@@ -61,7 +54,7 @@ def make_history(backends: Backends, cache_bytes: int) -> HistoryReader:
 
 
 @asynccontextmanager
-async def open_catalog(backends: Backends) -> AsyncIterator[PyIcebergTables]:
+async def open_catalog(backends: Backends) -> AsyncIterator[OpenCatalog]:
     catalog = make_catalog(backends)
     try:
         yield catalog

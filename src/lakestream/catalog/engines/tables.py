@@ -15,7 +15,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetada
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
 
-from lakestream.catalog.embedded.commit import Change, Commits, Current, Prepare, apply_change
+from lakestream.catalog.embedded.commit import Commits, apply_change
 from lakestream.catalog.engines.claims import Claims
 from lakestream.catalog.engines.defaults import with_defaults
 from lakestream.catalog.engines.folders import folder_of
@@ -25,6 +25,7 @@ from lakestream.catalog.engines.views import EngineViews
 from lakestream.catalog.manifests.index import read_entries, read_manifests
 from lakestream.catalog.manifests.statistics import own_files
 from lakestream.catalog.rules.stamp import stamped
+from lakestream.catalog.staging import Change, Current, Prepare
 from lakestream.errors import (
     Conflict,
     CorruptObject,

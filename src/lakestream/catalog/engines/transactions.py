@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
 
-from lakestream.catalog.embedded.commit import Current, Staged
+from lakestream.catalog.embedded.commit import Staged
 from lakestream.catalog.engines.tables import EngineTables, prepared
+from lakestream.catalog.staging import Current
 from lakestream.errors import LakestreamError, RequestError, Unavailable
 from lakestream.metadata.names.pointers import Move, TableName
 

@@ -13,8 +13,9 @@ import logging
 from typing import Final
 from uuid import UUID
 
-from lakestream.catalog.embedded.tables import PyIcebergTables
-from lakestream.catalog.external.tables import ExternalCommits
+from lakestream.catalog.external.commit import ExternalCommits
+from lakestream.catalog.port import TableViews
+from lakestream.catalog.reading import ViewReader
 from lakestream.catalog.rules.streams import falls
 from lakestream.catalog.rules.views import check_rows
 from lakestream.errors import Conflict, LakestreamError, RetryableError, StorageError, Unavailable
@@ -28,12 +29,13 @@ _TRIES: Final = 10
 
 
 class ServedViews:
-    """Implements `TableViews`. Deletes that cannot be applied are no reason to serve what was deleted: a view with such
-    is handed out as it is, and reading it fails."""
+    """Implements `TableViews`, over those that the catalog shows. Deletes that cannot be applied are no reason to serve
+    what was deleted: a view with such is handed out as it is, and reading it fails."""
 
-    def __init__(self, tables: PyIcebergTables, commits: ExternalCommits) -> None:
+    def __init__(self, tables: TableViews, commits: ExternalCommits, reader: ViewReader) -> None:
         self._tables = tables
         self._commits = commits
+        self._reader = reader
         self._good: dict[UUID, View] = {}
         self._told: dict[UUID, str] = {}
 
@@ -87,10 +89,10 @@ class ServedViews:
 
     async def _checked(self, topic_id: UUID) -> View:
         """The log is asked before the view that is compared with it: then only a table that went back is behind."""
-        view = await self._tables.readable(topic_id)
+        view = await self._reader.present(topic_id, self._commits.readable)
         told = await self._commits.told(view)
         if falls(told, view.frontier):
-            view = await self._tables.readable(topic_id)
+            view = await self._reader.present(topic_id, self._commits.readable)
         if falls(told, view.frontier):
             raise StorageError(
                 f"{view.table} ends at {view.frontier}, yet the log was told that it holds everything below {told}; was"
@@ -105,9 +107,11 @@ class ServedViews:
         view = self._good.get(topic_id)
         noted = await self._commits.pointers.get(topic_id)
         if view is None or noted is None or noted.pointer.metadata_location != view.metadata_location:
+            view = None
             try:
                 current = await self._commits.last_good(topic_id)
-                view = None if current is None else await self._tables.view_of(current)
+                if current is not None:
+                    view = await self._reader.read(str(await self._commits.pointers.name_of(topic_id)), current)
             except (StorageError, RetryableError) as other:
                 _log.error("the last good view of topic %s cannot be read: %s", topic_id, other)
                 raise error from other

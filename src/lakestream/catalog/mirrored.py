@@ -17,7 +17,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from lakestream.catalog.embedded.commit import Change, Commits
+from lakestream.catalog.staging import Change, TableCommits
 from lakestream.errors import StorageError, UnknownStream
 from lakestream.table.view import View
 
@@ -28,11 +28,12 @@ TAG: Final = "lakestream-delta"
 class IcebergSide:
     """Implements the mirror's `MirroredTables`."""
 
-    def __init__(self, commits: Commits) -> None:
+    def __init__(self, commits: TableCommits) -> None:
         self._commits = commits
+        self._stager = commits.stager
 
     async def columns(self, view: View) -> pa.Schema:
-        return await self._commits.run(lambda: _columns(view, self._commits.files.read(view.metadata_location)))
+        return await self._stager.run(lambda: _columns(view, self._stager.files.read(view.metadata_location)))
 
     async def hold(self, topic_id: UUID, snapshot_id: int | None) -> None:
         """Raises `Conflict` if the table changed meanwhile."""

@@ -1,0 +1,45 @@
+"""The metadata that a stream's table begins with."""
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+
+from lakestream.table.schema import (
+    DATA_FOLDER,
+    PROPERTIES,
+    RAW_SCHEMA,
+    STREAM_SPEC,
+    TOPIC_ID_PROPERTY,
+    TOPIC_PROPERTY,
+    UNPARTITIONED,
+)
+
+
+def first_metadata(
+    topic_id: UUID, topic: str, location: str, frontier: Mapping[str, str], now_ms: int
+) -> TableMetadata:
+    """Built field by field: PyIceberg's own way in would number the columns anew."""
+    properties = {key: value for key, value in PROPERTIES.items() if key != "format-version"}
+    properties["write.metadata.path"] = f"{location}/_iceberg"
+    properties["write.data.path"] = f"{location}/{DATA_FOLDER}"
+    properties[TOPIC_PROPERTY] = topic
+    properties[TOPIC_ID_PROPERTY] = str(topic_id)
+    properties |= frontier
+    return TableMetadataV2.model_validate(
+        {
+            "table-uuid": topic_id,
+            "location": location,
+            "schemas": [RAW_SCHEMA],
+            "current-schema-id": RAW_SCHEMA.schema_id,
+            "last-column-id": RAW_SCHEMA.highest_field_id,
+            "partition-specs": [UNPARTITIONED, STREAM_SPEC],
+            "default-spec-id": STREAM_SPEC.spec_id,
+            "last-partition-id": STREAM_SPEC.last_assigned_field_id,
+            "sort-orders": [UNSORTED_SORT_ORDER],
+            "default-sort-order-id": UNSORTED_SORT_ORDER.order_id,
+            "properties": properties,
+            "last-updated-ms": now_ms,
+        }
+    )
