@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from lakestream.catalog.embedded.files import version_of
+from lakestream.catalog.files import version_of
 from lakestream.errors import Conflict
 from lakestream.frontier.delta.port import MirrorStep, Shown
 from lakestream.table.view import View

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from support.simulated_tables import SimulatedTables
 
-from lakestream.catalog.embedded.files import version_of
+from lakestream.catalog.files import version_of
 from lakestream.errors import LakestreamError, RetryableError
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.naming import DATA_FOLDER, parse_file_name

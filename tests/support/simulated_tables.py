@@ -5,8 +5,8 @@ from dataclasses import replace
 from itertools import count
 from uuid import UUID
 
-from lakestream.catalog.embedded.binding import bind, detach, location, owner
-from lakestream.catalog.embedded.files import version_of
+from lakestream.catalog.binding import bind, detach, location, owner
+from lakestream.catalog.files import version_of
 from lakestream.catalog.port import Named
 from lakestream.catalog.rules.streams import check_commit
 from lakestream.errors import Conflict, InvalidSetting, UnknownStream, UnknownTable

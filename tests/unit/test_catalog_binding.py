@@ -5,7 +5,7 @@ from uuid import UUID
 
 from support.tables import ORDERS
 
-from lakestream.catalog.embedded.binding import detach
+from lakestream.catalog.binding import detach
 from lakestream.metadata.names.pointers import Pointer, Pointers, TableName
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.runtime import system

@@ -12,8 +12,8 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.types import LongType, NestedField
 
-from lakestream.catalog.embedded.files import metadata_json
 from lakestream.catalog.engines.changes import apply_updates, check_requirements
+from lakestream.catalog.files import metadata_json
 from lakestream.errors import Conflict, RequestError
 
 UPDATES: TypeAdapter[list[TableUpdate]] = TypeAdapter(list[TableUpdate])

@@ -7,10 +7,10 @@ import pytest
 from support.stream_table import StreamTable, renamed, run_with_table
 from support.tables import ORDERS
 
-from lakestream.catalog.embedded.sealed import SealedIO
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.catalog.manifests.datafile import _footer_bytes
 from lakestream.catalog.manifests.index import read_entries, read_manifests
+from lakestream.catalog.sealed import SealedIO
 from lakestream.errors import CorruptObject
 from lakestream.table.parquet.seal import check_footer
 from lakestream.table.view import View

@@ -26,8 +26,8 @@ from pyiceberg.typedef import Record
 from support.stream_table import StreamTable, run_with_table
 from support.tables import ORDERS
 
-from lakestream.catalog.embedded.files import MetadataFiles, metadata_json
 from lakestream.catalog.engines.changes import apply_updates
+from lakestream.catalog.files import MetadataFiles, metadata_json
 from lakestream.catalog.manifests import expiry, merge
 from lakestream.catalog.manifests.index import ManifestIndex, read_entries
 from lakestream.catalog.staging import Change

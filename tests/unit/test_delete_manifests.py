@@ -26,9 +26,9 @@ from support.outsider import Outsider, iceberg_file
 from support.stream_table import StreamTable, run_with_table
 from support.tables import ORDERS
 
-from lakestream.catalog.embedded.sealed import SealedIO
 from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.catalog.rules.views import check_view
+from lakestream.catalog.sealed import SealedIO
 from lakestream.errors import CorruptObject, StorageError, TableRefused
 from lakestream.model import DeletionVector, PositionDeletes
 from lakestream.table.sandbox import SANDBOX

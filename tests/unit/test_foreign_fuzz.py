@@ -14,8 +14,8 @@ from support.lake import Lake, table
 from support.records import parse
 from support.stream_table import StreamTable, renamed, run_with_table
 
-from lakestream.catalog.embedded.sealed import SealedIO
 from lakestream.catalog.manifests.index import ManifestIndex, read_entries, read_manifests
+from lakestream.catalog.sealed import SealedIO
 from lakestream.errors import CorruptObject, LakestreamError
 from lakestream.table.sandbox import SANDBOX
 from lakestream.table.view import View

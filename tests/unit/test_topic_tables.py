@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.frontier import World
 from support.simulated_tables import SimulatedTables
 
-from lakestream.catalog.embedded.binding import check_alias
+from lakestream.catalog.binding import check_alias
 from lakestream.errors import InvalidSetting
 from lakestream.frontier.moving.advance import ensure_table
 from lakestream.metadata.names.pointers import Pointer, Pointers

@@ -10,8 +10,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from lakestream.bucket.rebuilding import Fate, FoundSection
-from lakestream.catalog.embedded.files import version_of
-from lakestream.catalog.embedded.sealed import checksum_in
+from lakestream.catalog.files import version_of
+from lakestream.catalog.sealed import checksum_in
 from lakestream.errors import CorruptObject, ObjectMissing
 from lakestream.frontier.moving.receipts import is_of_table
 from lakestream.model import StreamPartition

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from lakestream.catalog.embedded.sealed import checksum_in, resealed
 from lakestream.catalog.manifests.avro_values import Choice, rewrite
+from lakestream.catalog.sealed import checksum_in, resealed
 from lakestream.errors import Conflict, CorruptObject, ObjectMissing, StorageError
 from lakestream.objects import ObjectStore
 from lakestream.records import crc32c

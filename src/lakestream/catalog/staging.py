@@ -20,7 +20,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from lakestream.catalog.embedded.files import MetadataFiles
+from lakestream.catalog.files import MetadataFiles
 from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.catalog.manifests.snapshot import SnapshotBuilder, SnapshotPlan
 from lakestream.catalog.threads import Threads

@@ -11,9 +11,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from requests.exceptions import RequestException
 
-from lakestream.catalog.embedded.sealed import SealedIO
 from lakestream.catalog.manifests.deletions import placed
 from lakestream.catalog.manifests.index import ManifestIndex
+from lakestream.catalog.sealed import SealedIO
 from lakestream.errors import RequestError, StorageError, Unavailable
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.table.schema import FRONTIER_PROPERTY, TOPIC_ID_PROPERTY, parse_frontier

@@ -1,1 +1,1 @@
-"""The tables of streams over the metadata store's pointers: load, commit, bind, metadata as files."""
+"""The tables of streams over the metadata store's pointers: load, commit, adopt."""

@@ -9,10 +9,10 @@ from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 
-from lakestream.catalog.embedded.files import version_of
 from lakestream.catalog.engines.changes import apply_updates, check_requirements
 from lakestream.catalog.engines.homes import check_brought, check_paths
 from lakestream.catalog.engines.properties import is_on
+from lakestream.catalog.files import version_of
 from lakestream.catalog.manifests.expiry import expired_files, unlogged
 from lakestream.catalog.manifests.statistics import dropped
 from lakestream.catalog.rules.outside import check_outside

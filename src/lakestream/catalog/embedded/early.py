@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from lakestream.catalog.embedded.binding import detach, location
+from lakestream.catalog.binding import detach, location
 from lakestream.catalog.port import TableViews
 from lakestream.errors import UnknownTable
 from lakestream.metadata.names.pointers import Pointers

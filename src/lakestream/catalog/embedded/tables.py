@@ -8,12 +8,12 @@ from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 
-from lakestream.catalog.embedded import binding
+from lakestream.catalog import binding
 from lakestream.catalog.embedded.adopting import adopted_metadata, said_frontier
 from lakestream.catalog.embedded.commit import Commits
-from lakestream.catalog.embedded.files import version_of
 from lakestream.catalog.engines.properties import is_on
 from lakestream.catalog.engines.tables import EngineTables
+from lakestream.catalog.files import version_of
 from lakestream.catalog.first import first_metadata
 from lakestream.catalog.manifests.reachable import Reach, read_reach
 from lakestream.catalog.manifests.statistics import described

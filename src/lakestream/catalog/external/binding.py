@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 
-from lakestream.catalog.embedded import binding
+from lakestream.catalog import binding
 from lakestream.catalog.external.client import StoredTable
 from lakestream.catalog.external.commit import NEVER_MADE, ExternalCommits
 from lakestream.catalog.external.empty import write_first

@@ -8,8 +8,7 @@ from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 
-from lakestream.catalog.embedded.binding import owner
-from lakestream.catalog.embedded.files import version_of
+from lakestream.catalog.binding import owner
 from lakestream.catalog.engines.changes import apply_updates
 from lakestream.catalog.external.binding import bind, detach
 from lakestream.catalog.external.claiming import (
@@ -24,6 +23,7 @@ from lakestream.catalog.external.commit import ExternalCommits, is_collectable
 from lakestream.catalog.external.empty import empty_snapshot
 from lakestream.catalog.external.rules import is_marked, is_of
 from lakestream.catalog.external.served import ServedViews
+from lakestream.catalog.files import version_of
 from lakestream.catalog.first import first_metadata
 from lakestream.catalog.port import Named
 from lakestream.catalog.reading import ViewReader, check_same

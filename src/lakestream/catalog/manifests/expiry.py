@@ -9,8 +9,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
 
-from lakestream.catalog.embedded.files import MetadataFiles
 from lakestream.catalog.engines.properties import is_on
+from lakestream.catalog.files import MetadataFiles
 from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.errors import StorageError, Unavailable
 from lakestream.objects.paths import is_inside

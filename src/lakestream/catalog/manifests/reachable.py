@@ -6,7 +6,7 @@ from typing import Final
 
 from pyiceberg.table.metadata import TableMetadata
 
-from lakestream.catalog.embedded.files import version_of
+from lakestream.catalog.files import version_of
 from lakestream.catalog.manifests.index import ManifestIndex
 
 _OURS: Final = re.compile(

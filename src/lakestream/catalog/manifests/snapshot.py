@@ -28,15 +28,15 @@ from pyiceberg.table.snapshots import (
 )
 from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, SetSnapshotRefUpdate, TableUpdate
 
-from lakestream.catalog.embedded.files import MetadataFiles
-from lakestream.catalog.embedded.sealed import SealedOutput
 from lakestream.catalog.engines.properties import metadata_folder
+from lakestream.catalog.files import MetadataFiles
 from lakestream.catalog.manifests.avro import list_writer, manifest_writer
 from lakestream.catalog.manifests.datafile import all_to_iceberg
 from lakestream.catalog.manifests.expiry import plan_expiry
 from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.catalog.manifests.merge import MAX_ENTRIES, Size, plan_merges
 from lakestream.catalog.manifests.statistics import carried
+from lakestream.catalog.sealed import SealedOutput
 from lakestream.model import WrittenFile
 
 

@@ -12,7 +12,7 @@ from pyiceberg.avro import file as avro
 from pyiceberg.avro.decoder import BinaryDecoder
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 
-from lakestream.catalog.embedded.sealed import checksum_in
+from lakestream.catalog.sealed import checksum_in
 from lakestream.errors import CorruptObject
 from lakestream.table.sandbox import SANDBOX, Attempt
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from lakestream.catalog.embedded.files import version_of
+from lakestream.catalog.files import version_of
 from lakestream.errors import StorageError
 from lakestream.frontier.delta.port import Added, MirrorStep, Shown
 from lakestream.model import DataFile

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from lakestream.catalog.embedded.files import version_of
+from lakestream.catalog.files import version_of
 from lakestream.catalog.port import TableViews
 from lakestream.errors import Conflict, LakestreamError, UnknownStream
 from lakestream.frontier.delta.difference import check_mirrorable, difference

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lakestream.catalog.embedded.files import version_of
+from lakestream.catalog.files import version_of
 from lakestream.errors import Conflict
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.advance import discard

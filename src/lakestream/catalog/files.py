@@ -14,8 +14,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import IcebergBaseModel
 
-from lakestream.catalog.embedded.sealed import SealedIO
 from lakestream.catalog.engines.properties import metadata_folder
+from lakestream.catalog.sealed import SealedIO
 from lakestream.catalog.threads import Cache, SideBySide
 from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
 from lakestream.objects.paths import is_really_inside, local_path, really_inside

@@ -4,7 +4,7 @@ Iceberg protects none of its metadata. The name of every manifest, manifest list
 CRC32C of its bytes, and every name stands in a file above it: the pointer, itself under a checksum, names the metadata,
 that names the lists, those the manifests, those the data files, whose names carry the checksum of their footer. A bit
 that flips anywhere below the pointer is found by whoever reads it, before anything is parsed. Files of
-other engines have names of another form; `tried` reads those.
+other engines have names of another form; `manifests.vetted` reads those.
 """
 
 import io
