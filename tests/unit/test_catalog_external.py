@@ -18,7 +18,7 @@ from support.external import Place, sql_place
 from support.tables import ORDERS, write_file
 
 from lakestream.catalog.external.client import CatalogClient
-from lakestream.catalog.external.served import ServedViews
+from lakestream.catalog.external.fallback import FallbackViews
 from lakestream.catalog.external.tables import ExternalTables
 from lakestream.errors import Conflict, RequestError, StorageError, Unavailable
 from lakestream.metadata import codec
@@ -42,7 +42,7 @@ class Scene:
     folder: Path
     store: MemoryStore
     tables: ExternalTables
-    views: ServedViews
+    views: FallbackViews
     outsider: Catalog
 
     @property
@@ -61,7 +61,7 @@ class Scene:
         row = codec.encode(Head(next_offset=frontier, frontier=frontier), head_address(partition))
         await self.store.transact([Transaction(shard_of(partition), {}, {HEAD: row})])
 
-    def restarted(self) -> ServedViews:
+    def restarted(self) -> FallbackViews:
         """A broker that starts now."""
         return self.tables.served()
 

@@ -2,7 +2,7 @@
 
 The catalog has the tables, by name; the metadata store keeps which name is which topic's, whether the topic lives, and
 the metadata location of the last table that was found good. The last is for reading when the catalog shows something
-else (`served`); what is done is still read from the table alone. Nothing that this catalog cannot refuse is believed:
+else (`fallback`); what is done is still read from the table alone. Nothing that this catalog cannot refuse is believed:
 see `external.rules`, `rules.views` and `rules.vector`.
 """
 

@@ -21,8 +21,8 @@ from lakestream.catalog.external.claiming import (
 from lakestream.catalog.external.client import CatalogClient
 from lakestream.catalog.external.commit import ExternalCommits, is_collectable
 from lakestream.catalog.external.empty import empty_snapshot
+from lakestream.catalog.external.fallback import FallbackViews
 from lakestream.catalog.external.rules import is_marked, is_of
-from lakestream.catalog.external.served import ServedViews
 from lakestream.catalog.files import version_of
 from lakestream.catalog.first import first_metadata
 from lakestream.catalog.port import Named
@@ -66,8 +66,8 @@ class ExternalTables:
         self._stager.close()
         self._client.close()
 
-    def served(self) -> ServedViews:
-        return ServedViews(self, self.commits, self._reader)
+    def served(self) -> FallbackViews:
+        return FallbackViews(self, self.commits, self._reader)
 
     async def create(self, topic_id: UUID, name: str, partitions: int, *, table: TableName | None = None) -> View:
         def first() -> TableMetadata:

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 _TRIES: Final = 10
 
 
-class ServedViews:
+class FallbackViews:
     """Implements `TableViews`, over those that the catalog shows. Deletes that cannot be applied are no reason to serve
     what was deleted: a view with such is handed out as it is, and reading it fails."""
 

@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from support.external import Place, sql_place
 from support.tables import ORDERS, write_file
 
-from lakestream.catalog.external.served import ServedViews
+from lakestream.catalog.external.fallback import FallbackViews
 from lakestream.catalog.external.tables import ExternalTables
 from lakestream.errors import StorageError
 from lakestream.metadata.names.pointers import Pointer, PointerRow, Pointers
@@ -43,7 +43,7 @@ class Scene:
     def table(self) -> Table:
         return self.outsider.load_table(NAME)
 
-    def broker(self) -> ServedViews:
+    def broker(self) -> FallbackViews:
         """One that starts now, and shares nothing with others."""
         tables = self.place.tables(self.store, system())
         self.opened.append(tables)
