@@ -13,7 +13,7 @@ from lakestream.kafka import KafkaServer
 from lakestream.metadata.brokers import Broker
 from lakestream.metadata.names.pointers import Pointers
 from lakestream.node.backends import Backends, open_backends
-from lakestream.node.late import LateTables
+from lakestream.node.lazy import LazyTables
 from lakestream.node.places import advertised, taken
 from lakestream.records import warm_up
 from lakestream.settings import Settings
@@ -28,7 +28,7 @@ async def run_broker(settings: Settings, ready: Callable[[], None], stop: asynci
     _allow_connections()
     await asyncio.to_thread(warm_up)
     async with open_backends(settings) as backends:
-        tables = LateTables(backends, settings.stream.history_cache_bytes)
+        tables = LazyTables(backends, settings.stream.history_cache_bytes)
         try:
             await _serve(settings, backends, tables, ready, stop)
         finally:
@@ -36,7 +36,7 @@ async def run_broker(settings: Settings, ready: Callable[[], None], stop: asynci
 
 
 async def _serve(
-    settings: Settings, backends: Backends, tables: LateTables, ready: Callable[[], None], stop: asyncio.Event
+    settings: Settings, backends: Backends, tables: LazyTables, ready: Callable[[], None], stop: asyncio.Event
 ) -> None:
     place = settings.broker
     host, port = advertised(place, "KAFKA_ADVERTISED")

@@ -1,4 +1,4 @@
-"""Tables: PyIceberg and Arrow. Importing this costs as much as all else in a broker, which leaves it to `late`."""
+"""Tables: PyIceberg and Arrow. Importing this costs as much as all else in a broker, which leaves it to `lazy`."""
 
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence

@@ -12,11 +12,11 @@ from lakestream.table.view import View
 
 
 class EarlyViews:
-    """Implements `TableViews`. `late` is asked for the rest, and may have to load first."""
+    """Implements `TableViews`. `lazy` is asked for the rest, and may have to load first."""
 
-    def __init__(self, pointers: Pointers, late: TableViews) -> None:
+    def __init__(self, pointers: Pointers, lazy: TableViews) -> None:
         self._pointers = pointers
-        self._late = late
+        self._lazy = lazy
 
     async def pointer(self, topic_id: UUID) -> str | None:
         return await location(self._pointers, topic_id)
@@ -25,17 +25,17 @@ class EarlyViews:
         return await detach(self._pointers, topic_id)
 
     async def load(self, topic_id: UUID) -> View:
-        return await self._late.load(topic_id)
+        return await self._lazy.load(topic_id)
 
     async def adoptable(self, table: TableName, partitions: int) -> Begun | None:
         try:
             await self._pointers.resolve(table)
         except UnknownTable:
             return None
-        return await self._late.adoptable(table, partitions)
+        return await self._lazy.adoptable(table, partitions)
 
     async def claim(self, table: TableName, name: str, begun: Begun) -> Begun:
-        return await self._late.claim(table, name, begun)
+        return await self._lazy.claim(table, name, begun)
 
     async def adopt(self, topic_id: UUID, name: str, frontier: tuple[int, ...], *, table: TableName) -> bool:
-        return await self._late.adopt(topic_id, name, frontier, table=table)
+        return await self._lazy.adopt(topic_id, name, frontier, table=table)

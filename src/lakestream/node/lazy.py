@@ -32,7 +32,7 @@ class _Loaded:
     history: HistorySource
 
 
-class LateTables:
+class LazyTables:
     """Implements `TableViews` and `HistorySource` by those that it holds once they are loaded."""
 
     def __init__(self, backends: Backends, history_cache_bytes: int) -> None:
