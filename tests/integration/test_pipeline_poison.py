@@ -1,4 +1,4 @@
-"""A damaged WAL object under a real Spark: its topic is set aside and told of, the others go on."""
+"""A damaged WAL object under a real Spark: its topic is quarantined and told of, the others go on."""
 
 import asyncio
 import json
@@ -56,7 +56,7 @@ def test_a_poisoned_object_is_reported_and_the_other_topics_move(
     assert key in lags[POISONED]["error"]
     assert all(row["committed_ms"] for name, row in lags.items() if name != POISONED)
     shown = cli("table", "lag", POISONED, "--catalog", made.catalog)
-    assert "set aside" in shown.stdout
+    assert "quarantined" in shown.stdout
     assert key in shown.stdout
 
     metrics = httpx.get(made.catalog.replace("/iceberg", "/metrics")).text

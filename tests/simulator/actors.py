@@ -170,7 +170,7 @@ class PipelineActor:
                 least_s, most_s = (0.4, 2.0) if world.is_calm else (_REST_LEAST_S, scene.rest_most_s)
                 rest_s = least_s if tick.topics else max(least_s, min(rest_s * 2, most_s))
                 for failure in tick.failures:
-                    world.trace(f"{self._name} sets the topic aside: {failure.error}")
+                    world.trace(f"{self._name} quarantines the topic: {failure.error}")
                     if not isinstance(failure.error, RetryableError | UnknownStream | ObjectMissing):
                         history.auditor.fail(f"I4: {self._name} reports {failure.error}")
                 if history.policy.mirrors:

@@ -64,7 +64,7 @@ def test_a_topic_does_not_wait_for_a_clock_that_was_set_back() -> None:
     asyncio.run(scenario())
 
 
-def test_a_topic_set_aside_does_not_wait_for_a_clock_that_was_set_back() -> None:
+def test_a_topic_in_quarantine_does_not_wait_for_a_clock_that_was_set_back() -> None:
     async def scenario() -> None:
         world = World(settings=PipelineSettings(backoff_ms=100, max_backoff_ms=300))
         topic = await create(world, "a", {})

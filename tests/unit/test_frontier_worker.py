@@ -70,7 +70,7 @@ def test_a_topic_without_records_is_a_table_too() -> None:
     asyncio.run(scenario())
 
 
-def test_a_failing_topic_is_set_aside_and_the_others_go_on() -> None:
+def test_a_failing_topic_is_quarantined_and_the_others_go_on() -> None:
     async def scenario() -> None:
         world, [bad, _] = await world_with("bad", "good")
         world.settings = PipelineSettings(backoff_ms=100, max_backoff_ms=300)
@@ -104,7 +104,7 @@ def test_a_failing_topic_is_set_aside_and_the_others_go_on() -> None:
     asyncio.run(scenario())
 
 
-def test_a_runner_that_fails_sets_its_topics_aside() -> None:
+def test_a_runner_that_fails_quarantines_its_topics() -> None:
     async def scenario() -> None:
         world, _ = await world_with("a")
         worker, _ = world.pipeline()

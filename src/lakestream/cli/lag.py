@@ -15,7 +15,7 @@ def lag(
     catalog: Catalog = DEFAULT_CATALOG,
     json: Json = False,
 ) -> None:
-    """Show how far tables are behind their topics, when the pipeline last committed, and what is set aside and why."""
+    """Show how far tables are behind their topics, when the pipeline last committed, what is quarantined and why."""
     found = [each for each in _read(catalog) if topic in (None, each["topic"])]
     if topic is not None and not found:
         fail(f"there is no topic {topic!r}")
@@ -32,7 +32,7 @@ def lag(
                 f"{each['lag_ms'] / 1000:.1f}",
                 f"{sum(each['frontier']):,} of {sum(each['end']):,}",
                 each["committed_ms"],
-                f"set aside, next try in {each['retry_in_ms'] / 1000:.0f} s" if each["error"] else "ok",
+                f"quarantined, next try in {each['retry_in_ms'] / 1000:.0f} s" if each["error"] else "ok",
             )
             for each in found
         ],

@@ -19,7 +19,7 @@ from lakestream.model import StreamPartition
 class TopicLag:
     """`frontier` and `end` by partition. `oldest_ms`: the age of the oldest record that is not in the table, by its own
     timestamp; 0 if there is none. `committed_ms`: the time of the last commit by a pipeline, None if none is known.
-    `error`: why the topic is set aside, else empty."""
+    `error`: why the topic is quarantined, else empty."""
 
     topic: str
     topic_id: UUID

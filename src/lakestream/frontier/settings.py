@@ -27,7 +27,7 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     lease_ms: int = 10_000
     """How long other workers leave a topic alone that this one works on. Advisory."""
     backoff_ms: int = 1_000
-    """A failing topic is set aside this long, twice as long each time, up to max_backoff_ms."""
+    """A failing topic is quarantined this long, twice as long each time, up to max_backoff_ms."""
     max_backoff_ms: int = 60_000
     generation_interval_ms: int = 180_000
     """Pace at which the WAL generation is raised while objects wait for collection."""

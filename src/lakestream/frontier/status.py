@@ -18,7 +18,7 @@ _TOPICS: Final = ("topic/", "topic0")
 
 
 class TopicStatus(msgspec.Struct, frozen=True, array_like=True):
-    """`worker` wrote it. `committed_ms` is 0 if no commit is known. `error` is empty unless the topic is set aside,
+    """`worker` wrote it. `committed_ms` is 0 if no commit is known. `error` is empty unless the topic is quarantined,
     then until `retry_ms` and after `failures` tries in a row."""
 
     topic_id: UUID

@@ -1,4 +1,4 @@
-"""`/lag`, and the same as gauges: how far each table is behind its log, and which topics are set aside."""
+"""`/lag`, and the same as gauges: how far each table is behind its log, and which topics are quarantined."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any

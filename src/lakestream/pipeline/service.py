@@ -163,7 +163,7 @@ class _Service:
         self._wal_bytes += tick.wal_bytes
         self._failed = worker.failing
         for failure in tick.failures:
-            _log.warning("topic %s is set aside for %d ms: %s", failure.topic, failure.retry_in_ms, failure.error)
+            _log.warning("topic %s is quarantined for %d ms: %s", failure.topic, failure.retry_in_ms, failure.error)
         if tick.topics:
             _log.info("%d records of %d topics are in their tables", tick.record_count, tick.topics)
         try:

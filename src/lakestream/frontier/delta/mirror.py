@@ -94,7 +94,7 @@ class Mirrors:
             return False
         except LakestreamError as error:
             if known is not None:
-                self._set_aside(known, now_ms)
+                self._quarantine(known, now_ms)
             return error
         known.failures, known.wait_ms = 0, 0
         return committed
@@ -134,7 +134,7 @@ class Mirrors:
         if shown.snapshot_id >= 0:
             await self._tables.hold(topic.topic_id, shown.snapshot_id)
 
-    def _set_aside(self, known: _Known, now_ms: int) -> None:
+    def _quarantine(self, known: _Known, now_ms: int) -> None:
         known.failures += 1
         known.since_ms = now_ms
         known.wait_ms = min(self._settings.max_backoff_ms, self._settings.backoff_ms << min(known.failures - 1, 20))

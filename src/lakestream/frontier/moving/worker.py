@@ -1,6 +1,6 @@
 """One worker's ticks: all topics with something due, in one run of tiles.
 
-A topic that fails is reported and set aside, longer each time; the others go on. State kept here is advice only
+A topic that fails is reported and quarantined, longer each time; the others go on. State kept here is advice only
 (who to leave alone, which tables exist): a worker that starts anew loses nothing.
 """
 
@@ -61,7 +61,7 @@ class Tick:
 
 
 @dataclass(slots=True)
-class _Aside:
+class _Quarantined:
     topic: str
     failures: int
     since_ms: int
@@ -91,17 +91,17 @@ class Worker:
         self._respect_leases = respect_leases
         self._patience = Patience(lake.store, lake.settings) if patient else None
         self._tables: set[UUID] = set()
-        self._aside: dict[UUID, _Aside] = {}
+        self._quarantined: dict[UUID, _Quarantined] = {}
         self._leases: dict[UUID, int] = {}
 
     @property
     def failing(self) -> tuple[str, ...]:
         """The topics whose last try failed."""
-        return tuple(sorted(aside.topic for aside in self._aside.values()))
+        return tuple(sorted(each.topic for each in self._quarantined.values()))
 
     @property
     def failing_ids(self) -> frozenset[UUID]:
-        return frozenset(self._aside)
+        return frozenset(self._quarantined)
 
     async def tick(self) -> Tick:
         """Moves what is due now. Errors of one topic are in the result; those of the topic list are raised."""
@@ -109,7 +109,7 @@ class Worker:
         listed = await self._topics.list()
         self._forget_deleted(listed)
         progress.pace_ms = self._patience.pace_ms(listed) if self._patience else self._lake.settings.interval_ms
-        topics = [topic for topic in listed if not self._is_aside(topic)]
+        topics = [topic for topic in listed if not self._is_quarantined(topic)]
         await self._ensure_tables(topics, progress)
         tails = await self._read_tails(topics, progress)
         planned = self._plan(tails, progress)
@@ -180,7 +180,7 @@ class Worker:
 
     async def _read_heads(self, topics: Sequence[Topic], progress: _Progress) -> Mapping[UUID, Mapping[int, Head]]:
         """One round trip. A partition without head is being deleted: nothing of it is due. A topic of which a head is
-        damaged is set aside."""
+        damaged is quarantined."""
         if not topics:
             return {}
         partitions = [partition for topic in topics for partition in topic.each_partition()]
@@ -191,7 +191,7 @@ class Worker:
             try:
                 found = [(partition.index, decode_head(entry, partition)) for partition, entry in rows]
             except CorruptObject as error:
-                self._set_aside(progress, topic, error)
+                self._quarantine(progress, topic, error)
                 continue
             heads[topic.topic_id] = {index: present.head for index, present in found if present is not None}
         return heads
@@ -214,7 +214,7 @@ class Worker:
                 with contained(tail.topic.name):
                     planned.append((tail, plan_tail(self._lake, tail, tile_size=size)))
             except LakestreamError as error:
-                self._set_aside(progress, tail.topic, error)
+                self._quarantine(progress, tail.topic, error)
         return planned
 
     async def _run(
@@ -227,7 +227,7 @@ class Worker:
             outcomes = iter(await self._lake.runner.run(tiles) if tiles else [])
         except LakestreamError as error:
             if len(planned) == 1:
-                self._set_aside(progress, planned[0][0].topic, error)
+                self._quarantine(progress, planned[0][0].topic, error)
                 return {}
             alone = [await self._run([each], progress) for each in planned]
             return {topic_id: found for each in alone for topic_id, found in each.items()}
@@ -240,7 +240,7 @@ class Worker:
             view = moved.view
             progress.commits.append(Commit(topic.name, topic.topic_id, moved.record_count, tail.due_bytes))
         await advance(self._lake, tail, view)
-        self._aside.pop(topic.topic_id, None)
+        self._quarantined.pop(topic.topic_id, None)
         if self._patience and not tail.more:
             self._patience.level(topic.topic_id, progress.looked_ms)
 
@@ -249,7 +249,7 @@ class Worker:
             with contained(topic.name):
                 return await work
         except LakestreamError as error:
-            self._set_aside(progress, topic, error)
+            self._quarantine(progress, topic, error)
             return None
 
     def _forget_deleted(self, listed: Sequence[Topic]) -> None:
@@ -257,22 +257,23 @@ class Worker:
         self._tables &= present
         if self._patience:
             self._patience.forget(present)
-        for topic_id in self._aside.keys() - present:
-            del self._aside[topic_id]
+        for topic_id in self._quarantined.keys() - present:
+            del self._quarantined[topic_id]
         for topic_id in self._leases.keys() - present:
             del self._leases[topic_id]
 
-    def _is_aside(self, topic: Topic) -> bool:
-        aside = self._aside.get(topic.topic_id)
-        return aside is not None and still_waits(self._lake.runtime.clock.now_ms(), aside.since_ms, aside.wait_ms)
+    def _is_quarantined(self, topic: Topic) -> bool:
+        found = self._quarantined.get(topic.topic_id)
+        return found is not None and still_waits(self._lake.runtime.clock.now_ms(), found.since_ms, found.wait_ms)
 
-    def _set_aside(self, progress: _Progress, topic: Topic, error: LakestreamError) -> None:
+    def _quarantine(self, progress: _Progress, topic: Topic, error: LakestreamError) -> None:
         """What is believed of the topic is forgotten: the next try looks again."""
         settings = self._lake.settings
         self._tables.discard(topic.topic_id)
-        failures = self._aside[topic.topic_id].failures + 1 if topic.topic_id in self._aside else 1
+        now_ms = self._lake.runtime.clock.now_ms()
+        failures = self._quarantined[topic.topic_id].failures + 1 if topic.topic_id in self._quarantined else 1
         wait_ms = min(settings.max_backoff_ms, settings.backoff_ms << min(failures - 1, 20))
-        self._aside[topic.topic_id] = _Aside(topic.name, failures, self._lake.runtime.clock.now_ms(), wait_ms)
+        self._quarantined[topic.topic_id] = _Quarantined(topic.name, failures, now_ms, wait_ms)
         progress.failures.append(Failure(topic.name, error, wait_ms, topic.topic_id, failures))
 
 
