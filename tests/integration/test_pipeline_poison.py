@@ -60,7 +60,7 @@ def test_a_poisoned_object_is_reported_and_the_other_topics_move(
     assert key in shown.stdout
 
     metrics = httpx.get(made.catalog.replace("/iceberg", "/metrics")).text
-    assert f'lakestream_table_set_aside{{topic="{POISONED}"}} 1' in metrics
+    assert f'lakestream_table_quarantined{{topic="{POISONED}"}} 1' in metrics
     assert 'lakestream_table_lag_records{topic="t0"} 0' in metrics
     missing = cli("table", "lag", "nothing", "--catalog", made.catalog)
     assert (missing.returncode, "no topic 'nothing'" in missing.stderr) == (1, True)

@@ -55,7 +55,7 @@ def test_one_poisoned_topic_of_five_is_told_of_and_the_others_go_on() -> None:
         assert key in bad.error
         assert (bad.failures, bad.retry_in_ms, bad.committed_ms) == (1, 100, None)
         assert after["t1"].committed_ms == world.clock.ms
-        assert 'lakestream_table_set_aside{topic="t2"} 1' in as_gauges(after.values())
+        assert 'lakestream_table_quarantined{topic="t2"} 1' in as_gauges(after.values())
         assert 'lakestream_table_lag_records{topic="t3"} 0' in as_gauges(after.values())
         assert (as_json(bad)["lag_records"], as_json(bad)["error"]) == (3, bad.error)
 

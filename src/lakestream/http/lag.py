@@ -12,7 +12,7 @@ _GAUGES: tuple[tuple[str, Callable[[TopicLag], float]], ...] = (
     ("lakestream_table_lag_records", lambda lag: lag.records),
     ("lakestream_table_lag_seconds", lambda lag: lag.oldest_ms / 1000),
     ("lakestream_table_last_commit_timestamp_seconds", lambda lag: (lag.committed_ms or 0) / 1000),
-    ("lakestream_table_set_aside", lambda lag: int(bool(lag.error))),
+    ("lakestream_table_quarantined", lambda lag: int(bool(lag.error))),
 )
 
 
