@@ -1,17 +1,17 @@
-"""Claims of engines' tables to their folders (`metadata.places`). Topics' tables need none (`Homes.is_streams`)."""
+"""Claims of engines' tables to their folders (`metadata.places`). Topics' tables need none (`Locations.is_streams`)."""
 
 from pyiceberg.table.metadata import TableMetadata
 
 from lakestream.catalog.embedded.commit import Commits
-from lakestream.catalog.engines.homes import Homes
+from lakestream.catalog.engines.locations import Locations
 from lakestream.errors import StorageError
 from lakestream.objects.paths import resolved
 
 
 class Claims:
-    def __init__(self, commits: Commits, homes: Homes) -> None:
+    def __init__(self, commits: Commits, locations: Locations) -> None:
         self._commits = commits
-        self._homes = homes
+        self._locations = locations
         self._places = commits.pointers.places
         self._kept = False
 
@@ -34,7 +34,7 @@ class Claims:
             await self._places.release(metadata.table_uuid, place)
 
     def _place(self, metadata: TableMetadata) -> str | None:
-        if self._homes.is_streams(metadata.location, metadata.table_uuid):
+        if self._locations.is_streams(metadata.location, metadata.table_uuid):
             return None
         return resolved(metadata.location)
 
@@ -46,7 +46,7 @@ class Claims:
             claims = {}
             for table_id in await self._places.tables():
                 row = await self._commits.pointers.get(table_id)
-                if row is None or self._homes.is_ours(row.pointer.metadata_location):
+                if row is None or self._locations.is_ours(row.pointer.metadata_location):
                     continue
                 try:
                     current = await self._commits.load(table_id)

@@ -19,7 +19,7 @@ from lakestream.catalog.embedded.commit import Commits, apply_change
 from lakestream.catalog.engines.claims import Claims
 from lakestream.catalog.engines.defaults import with_defaults
 from lakestream.catalog.engines.folders import folder_of
-from lakestream.catalog.engines.homes import Homes, check_brought, check_own, check_paths, moved_to
+from lakestream.catalog.engines.locations import Locations, check_brought, check_own, check_paths, moved_to
 from lakestream.catalog.engines.properties import is_on, metadata_folder
 from lakestream.catalog.engines.views import EngineViews
 from lakestream.catalog.manifests.index import read_entries, read_manifests
@@ -63,9 +63,9 @@ class EngineTables:
     def __init__(self, commits: Commits, bucket_url: str, locations: Sequence[str] = ()) -> None:
         self.commits: Final = commits
         self.bucket_url: Final = bucket_url.rstrip("/")
-        self.homes: Final = Homes(bucket_url, locations)
-        self.views: Final = EngineViews(commits, self.homes)
-        self._claims = Claims(commits, self.homes)
+        self.locations: Final = Locations(bucket_url, locations)
+        self.views: Final = EngineViews(commits, self.locations)
+        self._claims = Claims(commits, self.locations)
 
     async def load(self, name: TableName) -> Current:
         """Raises `UnknownTable`."""
@@ -90,7 +90,7 @@ class EngineTables:
         if table.properties.get("format-version", "2") not in _FORMATS:
             raise RequestError(f"tables can be made in format version {', '.join(_FORMATS)} only")
         table_id = self.commits.runtime.new_id()
-        location = (table.location or f"{self.homes.warehouse}/{folder_of(table.name, table_id)}").rstrip("/")
+        location = (table.location or f"{self.locations.warehouse}/{folder_of(table.name, table_id)}").rstrip("/")
         await self.commits.run(lambda: self._check_home(location, table.properties))
         try:
             metadata = new_table_metadata(
@@ -163,7 +163,7 @@ class EngineTables:
         current = await self.load(name)
         place = moved_to(current.metadata, updates)
         if place is not None and not current.row.pointer.bound:
-            await self.commits.run(lambda: self.homes.check_location(place))
+            await self.commits.run(lambda: self.locations.check_location(place))
             await self._claims.take(current.metadata.model_copy(update={"location": place}))
         return current
 
@@ -254,7 +254,7 @@ class EngineTables:
         raise TableExists(f"View with same name already exists: {name}")
 
     def _check_home(self, location: str, properties: Mapping[str, str]) -> None:
-        self.homes.check_location(location)
+        self.locations.check_location(location)
         check_paths({}, properties, location)
 
     def _made(self, empty: TableMetadata, change: Change) -> TableMetadata:
@@ -265,14 +265,14 @@ class EngineTables:
 
     def _read_registered(self, name: TableName, metadata_location: str) -> TableMetadata:
         """Raises `RequestError`, `TableRefused` for one that is, or has files, where it must not."""
-        self.homes.check_registered(metadata_location)
+        self.locations.check_registered(metadata_location)
         try:
             metadata = self.commits.files.read(metadata_location)
             self._check_plain(metadata_location)
         except (ObjectMissing, CorruptObject) as error:
             raise RequestError(f"table {name} cannot be registered: {error}") from error
-        if not self.homes.is_streams(metadata.location, metadata.table_uuid):
-            self.homes.check_location(metadata.location)
+        if not self.locations.is_streams(metadata.location, metadata.table_uuid):
+            self.locations.check_location(metadata.location)
         check_own(metadata, metadata_location)
         return metadata
 

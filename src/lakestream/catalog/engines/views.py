@@ -10,7 +10,7 @@ from pyiceberg.view.metadata import ViewMetadata, ViewVersion
 
 from lakestream.catalog.embedded.commit import Commits
 from lakestream.catalog.engines.folders import folder_of
-from lakestream.catalog.engines.homes import Homes, check_paths
+from lakestream.catalog.engines.locations import Locations, check_paths
 from lakestream.catalog.engines.properties import is_on, metadata_folder
 from lakestream.catalog.engines.view_changes import ViewDraft, ViewUpdate, apply_view_updates
 from lakestream.catalog.files import reason, version_of
@@ -50,10 +50,10 @@ class CurrentView:
 
 
 class EngineViews:
-    def __init__(self, commits: Commits, homes: Homes) -> None:
+    def __init__(self, commits: Commits, locations: Locations) -> None:
         self._commits = commits
         self._rows = commits.pointers.views
-        self._homes = homes
+        self._locations = locations
 
     async def load(self, name: TableName) -> CurrentView:
         """Raises `UnknownView`."""
@@ -65,7 +65,7 @@ class EngineViews:
         check_names((*view.name.namespace, view.name.name))
         await self._rows.check_free(view.name)
         view_id = self._commits.runtime.new_id()
-        location = (view.location or f"{self._homes.warehouse}/{folder_of(view.name, view_id)}").rstrip("/")
+        location = (view.location or f"{self._locations.warehouse}/{folder_of(view.name, view_id)}").rstrip("/")
         await self._commits.run(lambda: self._check_home(location, view.properties))
         draft = ViewDraft(str(view_id), location, self._commits.runtime.clock.now_ms())
         draft.properties = dict(view.properties)
@@ -82,7 +82,7 @@ class EngineViews:
         """Takes metadata that is there already. Raises as `create`."""
         check_names((*name.namespace, name.name))
         await self._rows.check_free(name)
-        await self._commits.run(lambda: self._homes.check_registered(metadata_location))
+        await self._commits.run(lambda: self._locations.check_registered(metadata_location))
         try:
             metadata = await self._commits.run(lambda: self._read(metadata_location))
             view_id = UUID(metadata.view_uuid)
@@ -141,7 +141,7 @@ class EngineViews:
         return CurrentView(ViewRow(pointer, version), metadata)
 
     def _check_home(self, location: str, properties: Mapping[str, str]) -> None:
-        self._homes.check_location(location)
+        self._locations.check_location(location)
         check_paths({}, properties, location)
 
     async def _store(self, metadata: ViewMetadata, version: int) -> str:

@@ -25,7 +25,7 @@ PATH_PROPERTIES: Final = (
 )
 
 
-class Homes:
+class Locations:
     """`listed`: folders beside the warehouse that the operator allows."""
 
     def __init__(self, bucket_url: str, listed: Sequence[str] = ()) -> None:
