@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
-from lakestream.catalog.embedded.binding import ALIAS, check_alias
+from lakestream.catalog.binding import ALIAS, check_alias
 from lakestream.catalog.port import TableViews
 from lakestream.errors import InvalidSetting, LakestreamError, StorageError, Unavailable
 from lakestream.metadata.brokers import Broker, Brokers

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from uuid import UUID
 
 from lakestream.access import Operation, Principal, ResourceKind, denied
-from lakestream.catalog.embedded.binding import ALIAS
+from lakestream.catalog.binding import ALIAS
 from lakestream.errors import InvalidName, LakestreamError, StreamExists, UnknownStream
 from lakestream.metadata.topics.list import Topic, check_name
 from lakestream.metadata.topics.tables import table_name

@@ -10,13 +10,13 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from lakestream.access import Authorizer, Operation, Principal
-from lakestream.catalog.embedded.commit import Current
 from lakestream.catalog.engines.folders import namespace_folder
 from lakestream.catalog.engines.rights import TableRights
 from lakestream.catalog.engines.tables import EngineTables, NewTable
 from lakestream.catalog.engines.transactions import TableChange, commit_all
 from lakestream.catalog.engines.view_changes import ViewUpdate
 from lakestream.catalog.engines.views import CurrentView, NewView
+from lakestream.catalog.staging import Current
 from lakestream.errors import UnknownNamespace
 from lakestream.metadata.names.pointers import Namespace, TableName
 from lakestream.metadata.topics.list import Topics
@@ -212,9 +212,9 @@ class EngineCatalog:
 
     def location_of(self, namespace: Namespace) -> str:
         """Where its tables are, unless its properties say another place."""
-        return f"{self._tables.homes.warehouse}/{namespace_folder(namespace)}"
+        return f"{self._tables.locations.warehouse}/{namespace_folder(namespace)}"
 
     async def _check_location(self, properties: Mapping[str, str]) -> None:
         location = properties.get(_LOCATION)
         if location is not None:
-            await self._tables.commits.run(lambda: self._tables.homes.check_location(location))
+            await self._tables.commits.run(lambda: self._tables.locations.check_location(location))
