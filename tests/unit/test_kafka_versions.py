@@ -1,71 +1,26 @@
 """Every version of every API that is advertised: a plain request gets an answer that decodes to its last byte."""
 
 import asyncio
-import dataclasses
-import datetime as dt
 import struct
-import types
-import typing
-from typing import Any
-from uuid import UUID
 
 import pytest
-from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 from support.apache_kafka import KAFKA_RANGES
-from support.batches import batch
-from support.door import Client, frame, span, with_door
+from support.door import Client, frame, with_door
 from support.fake_streams import FakeStreams
 from support.loops import run
+from support.plain_requests import TOPIC, plain_request
 
 from lakestream.kafka.apis.registry import APIS
 
 VERSIONS = [(key, version) for key, api in APIS.items() for version in range(api.min_version, api.max_version + 1)]
-_TOPIC = "orders"
-
-
-def _plain(hint: Any, name: str, topic_id: UUID) -> Any:
-    """A value for a field, sensible enough to get through: one element in every list."""
-    arguments = [argument for argument in typing.get_args(hint) if argument not in (types.NoneType, ...)]
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        return _plain(arguments[0], name, topic_id)
-    if typing.get_origin(hint) is tuple:
-        return [_plain(arguments[0], name, topic_id)]
-    if dataclasses.is_dataclass(hint):
-        return _fields(typing.cast(type, hint), topic_id)
-    if hint is UUID:
-        return topic_id
-    if issubclass(hint, dt.timedelta):
-        return span(100)
-    if issubclass(hint, bytes):
-        return batch(b"v") if name == "records" else b"m"
-    if issubclass(hint, bool):
-        return False
-    if issubclass(hint, int):
-        return {"acks": -1, "key_type": 0, "resource_type": 2, "endpoint_type": 1, "max_bytes": 1000}.get(name, 0)
-    return _TOPIC if name in ("name", "topic", "topic_names", "resource_name") else "x"
-
-
-def _fields(schema: type, topic_id: UUID) -> dict[str, Any]:
-    hints = typing.get_type_hints(schema)
-    present = [field for field in dataclasses.fields(schema) if field.name not in ("assignments", "transactional_id")]
-    values = {
-        field.name: _plain(hints[field.name], field.name, topic_id)
-        for field in present
-        if field.metadata.get("tag") is None
-    }
-    if any(field.name == "assignments" for field in dataclasses.fields(schema)):
-        values["assignments"] = ()
-    if any(field.name == "transactional_id" for field in dataclasses.fields(schema)):
-        values["transactional_id"] = None
-    return values
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
 def test_every_version_is_answered(key: int, version: int) -> None:
     async def test(streams: FakeStreams, client: Client) -> None:
-        topic = await streams.topics.create(_TOPIC, 2, {"retention.ms": "5"})
-        response = await client.ask(key, version, _fields(load_request_schema(key, version), topic.topic_id))
+        topic = await streams.topics.create(TOPIC, 2, {"retention.ms": "5"})
+        response = await client.ask(key, version, plain_request(key, version, topic.topic_id))
         assert response.__version__ == version
 
     with_door(test)
