@@ -1,18 +1,17 @@
 """Principals, and what a refusal says."""
 
-import pytest
+import inspect
 
-from lakestream.access import ALLOW_ALL, ANONYMOUS, Operation, Principal, ResourceKind, check, denied
+import pytest
+from support.authorizers import DenyAll
+
+from lakestream.access import ALLOW_ALL, ANONYMOUS, Operation, ResourceKind, check, denied
+from lakestream.catalog.engines.catalog import EngineCatalog
+from lakestream.coordination.groups import Groups
 from lakestream.errors import NotAuthorized
 from lakestream.kafka.errors import code_of
-
-
-class _Nothing:
-    def allows(self, principal: Principal, operation: Operation, kind: ResourceKind, name: str) -> bool:
-        return False
-
-    def allows_any(self, principal: Principal, operation: Operation, kind: ResourceKind) -> bool:
-        return False
+from lakestream.stream import Streams
+from lakestream.stream.topics import StreamTopics
 
 
 def test_a_principal_reads_as_in_kafka() -> None:
@@ -27,10 +26,26 @@ def test_everybody_may_do_everything_until_somebody_asks() -> None:
 
 def test_a_refusal_names_who_what_and_which() -> None:
     with pytest.raises(NotAuthorized, match="User:anonymous may not write topic t"):
-        check(_Nothing(), ANONYMOUS, Operation.WRITE, ResourceKind.TOPIC, "t")
+        check(DenyAll(), ANONYMOUS, Operation.WRITE, ResourceKind.TOPIC, "t")
 
 
 @pytest.mark.parametrize("kind", ResourceKind)
 def test_each_kind_of_resource_has_its_code(kind: ResourceKind) -> None:
     code = code_of(denied(ANONYMOUS, Operation.READ, kind, "x"))
     assert code.name == f"{kind.value.replace(' ', '_')}_authorization_failed"
+
+
+@pytest.mark.parametrize(
+    ("facade", "free"),
+    [
+        (Streams, set()),
+        (StreamTopics, set()),
+        (Groups, {"start", "stop"}),
+        (EngineCatalog, {"now_ms", "is_there", "json", "location_of"}),
+    ],
+)
+def test_every_call_into_a_facade_brings_its_principal(facade: type, free: set[str]) -> None:
+    methods = {name: each for name, each in vars(facade).items() if inspect.isfunction(each) and name[0] != "_"}
+    without = {name for name, each in methods.items() if [*inspect.signature(each).parameters][1:2] != ["principal"]}
+    assert methods
+    assert without == free
