@@ -25,7 +25,8 @@ from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.model import WrittenFile
 from lakestream.runtime import Runtime, system
-from lakestream.table.schema import RAW_SCHEMA
+from lakestream.table.schema import iceberg_schema
+from lakestream.table.shape import RAW
 from lakestream.table.view import View
 
 POINTS: Final = (10, 100, 300) if QUICK else (10, 100, 300, 1_000)
@@ -190,5 +191,5 @@ def _rows() -> bytes:
         for number in range(ROWS)
     ]
     sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, schema_to_pyarrow(RAW_SCHEMA, include_field_ids=True)), sink)
+    pq.write_table(pa.Table.from_pylist(rows, schema_to_pyarrow(iceberg_schema(RAW), include_field_ids=True)), sink)
     return sink.getvalue()

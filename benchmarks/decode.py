@@ -13,6 +13,7 @@ from benchmarks.records import make_runs
 from benchmarks.result import QUICK, Result, versus
 from lakestream.records import Arena, BatchRules, Encoder, Run, decode, validate, warm_up
 from lakestream.table.parquet.writer import StreamFileWriter
+from lakestream.table.shape import RAW
 
 TOTAL_BYTES = 12_000_000 if QUICK else 48_000_000
 ROUNDS = 2 if QUICK else 5
@@ -72,7 +73,7 @@ def _encode(encoder: Encoder) -> None:
 
 
 def _write(runs: list[Run], arena: Arena) -> None:
-    writer = StreamFileWriter(io.BytesIO())
+    writer = StreamFileWriter(io.BytesIO(), RAW)
     for columns in decode(runs, arena):
         writer.write(columns)
     writer.close()

@@ -34,6 +34,7 @@ from lakestream.table.parquet.seal import sealed_name
 from lakestream.table.parquet.writer import StreamFileWriter
 from lakestream.table.reading.files import FileIndex, FilePart
 from lakestream.table.reading.history import HistoryReader
+from lakestream.table.shape import RAW
 from lakestream.table.view import View
 
 FILES = 10_000
@@ -128,7 +129,7 @@ class _Files:
     async def in_order(self, number: int) -> DataFile:
         """As we write them."""
         sink = io.BytesIO()
-        writer = StreamFileWriter(sink)
+        writer = StreamFileWriter(sink, RAW)
         runs = make_runs(FILE_RECORDS * VALUE_BYTES, VALUE_BYTES)
         first = [run._replace(base_offset=number * FILE_RECORDS + run.base_offset) for run in runs]
         [columns] = decode(first, Arena())
@@ -144,7 +145,7 @@ class _Files:
         runs = make_runs(records * VALUE_BYTES, VALUE_BYTES)
         moved = [run._replace(base_offset=number * FILE_RECORDS + run.base_offset) for run in runs]
         [columns] = decode(moved, Arena(2 * records * VALUE_BYTES))
-        table = to_arrow(columns).slice(0, records).sort_by("_key")
+        table = to_arrow(columns, RAW).slice(0, records).sort_by("_key")
         found = []
         for place in range(WINDOW_FILES):
             sink = io.BytesIO()

@@ -27,6 +27,7 @@ from lakestream.pipeline.session import WORKER_ENVIRONMENT
 from lakestream.records import Arena, Run, decode
 from lakestream.table.parquet.arrow import to_arrow
 from lakestream.table.parquet.compression import DEFAULT_COMPRESSION
+from lakestream.table.shape import RAW
 
 ROUNDS = 3 if QUICK else 9
 FILE_BYTES = 24 * 1024 * 1024
@@ -56,7 +57,7 @@ def _row_groups(data: bytes) -> Iterator[pa.Table]:
     """Ready columns, in memory of their own."""
     for position in range(0, FILE_BYTES, ROW_GROUP_BYTES):
         for columns in decode([Run(0, position, data)], Arena(2 * ROW_GROUP_BYTES)):
-            yield to_arrow(columns)
+            yield to_arrow(columns, RAW)
 
 
 def _one(store: ObjectStore, key: str, size_bytes: int, groups: list[pa.Table], target: str) -> None:

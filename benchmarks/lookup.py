@@ -32,7 +32,8 @@ from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.catalog.manifests.merge import MANY_MANIFESTS, MAX_ENTRIES
 from lakestream.model import DataFile
 from lakestream.table.reading.files import FileIndex, FilePart
-from lakestream.table.schema import OFFSET_WINDOW, RAW_SCHEMA, STREAM_SPEC
+from lakestream.table.schema import OFFSET_WINDOW, iceberg_schema, stream_spec
+from lakestream.table.shape import RAW
 
 PARTITIONS = 24
 RECORDS = 10_000
@@ -110,13 +111,15 @@ def _load() -> Result:
         for _ in range(3):
             index = ManifestIndex(io)
             started = time.perf_counter()
-            loaded = sum(len(index.get(manifest).files) for manifest in manifests)
+            loaded = sum(len(index.get(manifest, RAW).files) for manifest in manifests)
             rates.append(loaded / (time.perf_counter() - started))
     return reaches("files of a cold index, loaded per second", statistics.median(rates), "1/s", at_least=5_000)
 
 
 def write_manifest_of(io: FileIO, path: Path, files: Iterable[DataFile]) -> ManifestFile:
-    with write_manifest(2, STREAM_SPEC, RAW_SCHEMA, io.new_output(f"file://{path}"), 1, "deflate") as writer:
+    with write_manifest(
+        2, stream_spec(RAW), iceberg_schema(RAW), io.new_output(f"file://{path}"), 1, "deflate"
+    ) as writer:
         for file in files:
             writer.add_entry(
                 ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=1, data_file=_iceberg(file))
@@ -126,7 +129,7 @@ def write_manifest_of(io: FileIO, path: Path, files: Iterable[DataFile]) -> Mani
 
 def _iceberg(file: DataFile) -> IcebergFile:
     partition, low, high = file.partition_min or 0, file.offset_min or 0, file.offset_max or 0
-    fields = {field.name: field.field_id for field in RAW_SCHEMA.fields}
+    fields = {field.name: field.field_id for field in iceberg_schema(RAW).fields}
     place, offset = fields["_stream_partition"], fields["_offset"]
     return IcebergFile.from_args(
         content=DataFileContent.DATA,

@@ -17,6 +17,7 @@ from lakestream.table.parquet.seal import sealed_name
 from lakestream.table.parquet.writer import StreamFileWriter
 from lakestream.table.rewriting.folding import KEY_COLUMNS, Newest, keeper
 from lakestream.table.rewriting.rewriter import Rewriter
+from lakestream.table.shape import RAW
 
 TOTAL_BYTES = 16_000_000 if QUICK else 64_000_000
 FILES = 32
@@ -50,7 +51,7 @@ async def _write(store: LocalObjects, value_bytes: int) -> list[DataFile]:
     files = []
     for number in range(FILES):
         sink = io.BytesIO()
-        writer = StreamFileWriter(sink)
+        writer = StreamFileWriter(sink, RAW)
         writer.write(columns.slice(number * share, min(len(columns), (number + 1) * share)))
         stats = writer.close()
         name = sealed_name(f"{number}.parquet", stats.footer_checksum)
@@ -62,7 +63,7 @@ async def _write(store: LocalObjects, value_bytes: int) -> list[DataFile]:
 
 async def _merge(store: LocalObjects, files: list[DataFile]) -> float:
     start_s = time.process_time()
-    merged = await Rewriter(store, max_bytes=8 * TOTAL_BYTES).rewrite(files, (), own_file_bytes=1)
+    merged = await Rewriter(store, max_bytes=8 * TOTAL_BYTES).rewrite(files, (), shape=RAW, own_file_bytes=1)
     assert sum(file.stats.record_count for file in merged) == sum(file.record_count for file in files)
     return time.process_time() - start_s
 
@@ -73,5 +74,5 @@ async def _fold(store: LocalObjects, files: list[DataFile]) -> float:
     newest, deleted = Newest(), await rewriter.deleted(())
     for file in files:
         await rewriter.read(file, deleted, KEY_COLUMNS, newest.add)
-    await rewriter.rewrite(files, (), own_file_bytes=1, keep=keeper(newest, {}))
+    await rewriter.rewrite(files, (), shape=RAW, own_file_bytes=1, keep=keeper(newest, {}))
     return time.process_time() - start_s

@@ -18,6 +18,7 @@ from lakestream.table.allocator import keep_decoded_memory
 from lakestream.table.parquet.seal import sealed_name
 from lakestream.table.parquet.writer import StreamFileWriter
 from lakestream.table.reading.history import HistoryReader
+from lakestream.table.shape import RAW
 from lakestream.table.view import View
 
 TOTAL_BYTES = 32_000_000 if QUICK else 128_000_000
@@ -48,7 +49,7 @@ def _measure(value_bytes: int) -> float:
 
 async def _write(store: LocalObjects, value_bytes: int) -> DataFile:
     sink = io.BytesIO()
-    writer = StreamFileWriter(sink)
+    writer = StreamFileWriter(sink, RAW)
     for columns in decode(make_runs(TOTAL_BYTES, value_bytes), Arena()):
         writer.write(columns)
     stats = writer.close()

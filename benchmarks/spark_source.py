@@ -31,6 +31,7 @@ from lakestream.spark_source.reading import read_task
 from lakestream.spark_source.schema import SPARK_SCHEMA, wanted_columns
 from lakestream.table.parquet.seal import sealed_name
 from lakestream.table.parquet.writer import StreamFileWriter
+from lakestream.table.shape import RAW
 
 FILES = 4
 FILE_BYTES = (8 if QUICK else 50) * 1_000_000
@@ -66,7 +67,7 @@ class _PlannedReader(DataSourceReader):
         return [HistoryTask(location, (file,), (), Ranges({0: (0, 1 << 62)}), None) for file in files]
 
     def read(self, partition: Any) -> Any:
-        return read_task(partition, self._columns, RowFilter(None))
+        return read_task(partition, self._columns, RowFilter(None), RAW)
 
 
 def run() -> list[Result]:
@@ -110,7 +111,7 @@ async def _write(store: LocalObjects, value_bytes: int) -> int:
     total = offset = 0
     for number in range(FILES):
         sink = io.BytesIO()
-        writer = StreamFileWriter(sink)
+        writer = StreamFileWriter(sink, RAW)
         runs = [Run(0, offset + run.base_offset, run.data) for run in make_runs(FILE_BYTES, value_bytes)]
         for columns in decode(runs, Arena()):
             writer.write(columns)

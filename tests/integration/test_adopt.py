@@ -11,7 +11,8 @@ from support.house import House, open_house
 
 from lakestream.node.bucket import join_bucket
 from lakestream.settings import load
-from lakestream.table.schema import RAW_SCHEMA
+from lakestream.table.schema import iceberg_schema
+from lakestream.table.shape import RAW
 
 
 @contextmanager
@@ -30,8 +31,8 @@ def test_a_topic_fills_a_table_that_an_engine_made(tmp_path: Path) -> None:
     """The engine numbers columns in its own way; the table keeps its UUID and what its owner set."""
     with open_house(tmp_path) as house, engine(house) as rest:
         rest.create_namespace("crm")
-        made = rest.create_table("crm.visits", RAW_SCHEMA, properties={"owner": "ann"})
-        assert made.schema().as_struct() != RAW_SCHEMA.as_struct(), "so nothing rests on its numbers"
+        made = rest.create_table("crm.visits", iceberg_schema(RAW), properties={"owner": "ann"})
+        assert made.schema().as_struct() != iceberg_schema(RAW).as_struct(), "so nothing rests on its numbers"
         house.create("visits", 2, lakestream_table_name="crm.visits")
         house.produce("visits", ["a", "b"], partition=1)
         assert house.move() == 2

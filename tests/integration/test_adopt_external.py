@@ -20,7 +20,8 @@ from support.takeover import ALIAS, KINDS, NAME, OLD_ROWS, Run, Scene, failure, 
 from lakestream.errors import Conflict, InvalidSetting, StorageError, StreamExists
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.list import Topic
-from lakestream.table.schema import CLUSTER_PROPERTY, RAW_SCHEMA
+from lakestream.table.schema import CLUSTER_PROPERTY, iceberg_schema
+from lakestream.table.shape import RAW
 
 pytestmark = pytest.mark.filterwarnings("ignore:Parquet writer option")
 
@@ -42,7 +43,7 @@ def run(tmp_path: Path) -> Run:
 FEW = Schema(NestedField(1, "_value", BinaryType()), NestedField(2, "_offset", LongType(), required=True))
 
 
-@pytest.mark.parametrize("columns", [RAW_SCHEMA, FEW], ids=["all", "few"])
+@pytest.mark.parametrize("columns", [iceberg_schema(RAW), FEW], ids=["all", "few"])
 def test_a_topic_fills_the_table_that_an_engine_made_for_it(
     everywhere: Run, columns: Schema, request: pytest.FixtureRequest
 ) -> None:
@@ -62,7 +63,7 @@ def test_a_topic_fills_the_table_that_an_engine_made_for_it(
         assert not (await house.tick()).failures
         table = scene.table()
         assert (table.metadata.table_uuid, table.location()) == (made.metadata.table_uuid, made.location())
-        assert sorted(table.schema().fields, key=lambda field: field.field_id) == list(RAW_SCHEMA.fields)
+        assert sorted(table.schema().fields, key=lambda field: field.field_id) == list(iceberg_schema(RAW).fields)
         names = [field.name for field in table.schema().fields]
         assert names[: len(columns.fields)] == [field.name for field in columns.fields]
         assert table.properties["owner"] == "ann"

@@ -22,7 +22,8 @@ from support.tables import OTHER, write_file
 from lakestream.errors import Unavailable
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.runtime import system
-from lakestream.table.schema import RAW_SCHEMA
+from lakestream.table.schema import iceberg_schema
+from lakestream.table.shape import RAW
 from lakestream.table.view import View
 
 pytestmark = pytest.mark.filterwarnings("ignore:Parquet writer option")
@@ -79,7 +80,7 @@ def test_a_topic_goes_on_in_a_table_that_is_there_if_that_is_like_a_streams(town
         create("sales", "facts")
     assert "sales" not in admin.list_topics(timeout=WAIT_S).topics
     create("sales", "sold")
-    made = make("seen", RAW_SCHEMA)
+    made = make("seen", iceberg_schema(RAW))
     create("visits", "seen")
     producer = Producer({"bootstrap.servers": town.brokers.bootstrap})
     for topic in ("sales", "visits"):

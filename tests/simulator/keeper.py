@@ -118,6 +118,7 @@ class SimulatedRewriter:
         files: Sequence[DataFile],
         deletes: Sequence[Any],
         *,
+        shape: Any,
         own_file_bytes: int,
         compression: Any,
         keep: Keep | None = None,

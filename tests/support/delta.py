@@ -32,14 +32,15 @@ from lakestream.http import create_app
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.runtime import Runtime, system
-from lakestream.table.schema import RAW_SCHEMA
+from lakestream.table.schema import iceberg_schema
+from lakestream.table.shape import RAW
 from lakestream.table.view import View
 from support.tables import catalog_of, write_file
 
 T = TypeVar("T")
 Rows = list[tuple[int, int, bytes]]
 KEYS = ("_stream_partition", "_offset", "_value")
-COLUMNS: pa.Schema = schema_to_pyarrow(RAW_SCHEMA, include_field_ids=False)
+COLUMNS: pa.Schema = schema_to_pyarrow(iceberg_schema(RAW), include_field_ids=False)
 CONFIGS = {"lakestream.table.formats": "iceberg,delta"}
 OLD_S = 100 * 86_400
 SETTINGS = PipelineSettings(backoff_ms=0, max_backoff_ms=0)

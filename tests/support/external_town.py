@@ -28,7 +28,8 @@ from lakestream.frontier.status import StatusBoard
 from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.metadata.topics.list import Topics
 from lakestream.runtime import system
-from lakestream.table.schema import RAW_SCHEMA
+from lakestream.table.schema import iceberg_schema
+from lakestream.table.shape import RAW
 from support.embedded import Embedded, embedded
 from support.external import NAME, Place, variables
 
@@ -191,7 +192,7 @@ def external_town(place: Place, folder: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def foreign_rows(*offsets: int) -> pa.Table:
     """Rows that no producer sent."""
-    empty = dict.fromkeys(field.name for field in RAW_SCHEMA.fields)
+    empty = dict.fromkeys(field.name for field in iceberg_schema(RAW).fields)
     plain = {"_stream_partition": 0, "_timestamp_type": 0, "_kind": 0, "_value": b"foreign", "_crc": 0}
     rows = [empty | plain | {"_offset": offset} for offset in offsets]
-    return pa.Table.from_pylist(rows, schema_to_pyarrow(RAW_SCHEMA, include_field_ids=False))
+    return pa.Table.from_pylist(rows, schema_to_pyarrow(iceberg_schema(RAW), include_field_ids=False))

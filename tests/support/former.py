@@ -7,8 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakestream.records import crc32c
-from lakestream.table.parquet.arrow import ARROW_SCHEMA
+from lakestream.table.parquet.arrow import arrow_schema
 from lakestream.table.parquet.seal import chunk_range, seal
+from lakestream.table.shape import RAW
 
 _DELTA = "DELTA_BINARY_PACKED"
 OPTIONS: dict[str, Any] = {
@@ -45,7 +46,7 @@ def former(groups: list[pa.Table], **options: object) -> tuple[bytes, int]:
 
 def _written(groups: list[pa.Table], about: dict[str, str], options: dict[str, object]) -> bytes:
     sink = io.BytesIO()
-    with pq.ParquetWriter(sink, ARROW_SCHEMA, **OPTIONS | options) as writer:
+    with pq.ParquetWriter(sink, arrow_schema(RAW), **OPTIONS | options) as writer:
         for rows in groups:
             writer.write_table(rows, row_group_size=rows.num_rows)
         if about:

@@ -15,6 +15,7 @@ from lakestream.records import Arena, Run, decode
 from lakestream.runtime import system
 from lakestream.table.parquet.arrow import to_arrow
 from lakestream.table.reading.history import HistoryReader
+from lakestream.table.shape import RAW
 from lakestream.table.view import View
 from support.batches import batch
 from support.records import Record, parse
@@ -36,7 +37,7 @@ def table(offsets: Sequence[int], *, partition: int = 0, value_bytes: int = 20) 
         )
         runs.append(Run(partition, offset, data))
     (columns,) = decode(runs, Arena(1 << 17))
-    return to_arrow(columns)
+    return to_arrow(columns, RAW)
 
 
 def expected(offset: int, partition: int = 0, value_bytes: int = 20) -> Record:

@@ -18,6 +18,7 @@ from lakestream.metadata.topics.list import Begun
 from lakestream.metadata.topics.tables import detached_name, table_name
 from lakestream.model import DataFile, StatisticsFile, WrittenFile
 from lakestream.runtime import system
+from lakestream.table.shape import RAW, TableShape
 from lakestream.table.view import View
 
 Metadata = MutableMapping[str, View]
@@ -34,10 +35,12 @@ class SimulatedTables:
     async def close(self) -> None:
         """Nothing to end."""
 
-    async def create(self, topic_id: UUID, name: str, partitions: int, *, table: TableName | None = None) -> View:
+    async def create(
+        self, topic_id: UUID, name: str, partitions: int, *, table: TableName | None = None, shape: TableShape = RAW
+    ) -> View:
         async def make_pointer() -> PointerRow:
             location = f"simulated://tables/{detached_name(name, topic_id)}"
-            view = View(topic_id, "", location, "", None, (0,) * partitions, (), ())
+            view = View(topic_id, "", location, "", None, (0,) * partitions, (), (), shape)
             return await self._pointers.add(topic_id, Pointer(self._write(view), bound=True))
 
         await bind(self._pointers, topic_id, table or table_name(name), make_pointer)

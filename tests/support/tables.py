@@ -29,7 +29,8 @@ from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.metadata.topics.list import Topics
 from lakestream.model import WrittenFile
 from lakestream.runtime import Runtime, system
-from lakestream.table.schema import RAW_SCHEMA
+from lakestream.table.schema import iceberg_schema
+from lakestream.table.shape import RAW
 from lakestream.table.view import View
 
 ORDERS = UUID("11111111-1111-4111-8111-111111111111")
@@ -58,7 +59,7 @@ def write_file(folder: Path, first: int, end: int, *, partition: int = 0, spec_i
         }
         for offset in range(first, end)
     ]
-    pq.write_table(pa.Table.from_pylist(rows, schema_to_pyarrow(RAW_SCHEMA, include_field_ids=True)), path)
+    pq.write_table(pa.Table.from_pylist(rows, schema_to_pyarrow(iceberg_schema(RAW), include_field_ids=True)), path)
     return WrittenFile(
         path=f"file://{path}",
         spec_id=spec_id,

@@ -14,9 +14,12 @@ from lakestream.errors import StorageError
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.list import Topic
 from lakestream.runtime import system
-from lakestream.table.schema import CLUSTER_PROPERTY, RAW_SCHEMA
+from lakestream.table.schema import CLUSTER_PROPERTY, iceberg_schema
+from lakestream.table.shape import RAW
 from support.external import Place
 from support.lakehouse import Lakehouse, external_lakehouse
+
+COLUMNS = iceberg_schema(RAW)
 
 ALIAS = {"lakestream.table.name": "sales.orders"}
 NAME = TableName(("sales",), "orders")
@@ -35,7 +38,7 @@ class Scene:
     async def cluster(self) -> Lakehouse:
         return await self._clusters.enter_async_context(external_lakehouse(self.place))
 
-    def engine_table(self, schema: Schema = RAW_SCHEMA, **more: Any) -> Table:
+    def engine_table(self, schema: Schema = COLUMNS, **more: Any) -> Table:
         self.outsider.create_namespace_if_not_exists("sales")
         more = {"location": f"{self.place.bucket_url}/engine/{system().new_id()}", **more}
         return self.outsider.create_table(IDENTIFIER, schema, **more)

@@ -23,7 +23,10 @@ from lakestream.catalog.engines.tables import NewTable
 from lakestream.errors import InvalidSetting
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.list import Begun, Topic
-from lakestream.table.schema import FRONTIER_PROPERTY, RAW_SCHEMA
+from lakestream.table.schema import FRONTIER_PROPERTY, iceberg_schema
+from lakestream.table.shape import RAW
+
+COLUMNS = iceberg_schema(RAW)
 
 ALIAS = {"lakestream.table.name": "sales.orders"}
 NAME = TableName(("sales",), "orders")
@@ -36,7 +39,7 @@ async def rows(house: Lakehouse) -> list[tuple[int, int, bytes]]:
     return sorted((row["_stream_partition"], row["_offset"], row["_value"]) for row in found)
 
 
-async def engine_table(house: Lakehouse, schema: Schema = RAW_SCHEMA, **properties: str) -> UUID:
+async def engine_table(house: Lakehouse, schema: Schema = COLUMNS, **properties: str) -> UUID:
     engines = house.catalog.engines
     await engines.commits.pointers.create_namespace(("sales",), {})
     return (await engines.create(NewTable(NAME, schema, None, None, None, properties))).table_id

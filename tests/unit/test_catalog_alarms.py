@@ -19,7 +19,8 @@ from lakestream.objects import MemoryObjects
 from lakestream.table.parquet.files import ParquetFiles
 from lakestream.table.reading.cache import SharedCache
 from lakestream.table.reading.deletes import load_deletes
-from lakestream.table.schema import RAW_SCHEMA, UNPARTITIONED
+from lakestream.table.schema import UNPARTITIONED, iceberg_schema
+from lakestream.table.shape import RAW
 from lakestream.table.view import View
 
 
@@ -102,9 +103,9 @@ def test_deletes_that_cannot_be_applied_are_an_alarm(
                 file_size_in_bytes=1,
             ),
         )
-        with write_manifest(2, UNPARTITIONED, RAW_SCHEMA, io.new_output(path), 1, "deflate") as writer:
+        with write_manifest(2, UNPARTITIONED, iceberg_schema(RAW), io.new_output(path), 1, "deflate") as writer:
             writer.add_entry(entry)
-        [found] = ManifestIndex(io).get(writer.to_manifest_file()).deletes
+        [found] = ManifestIndex(io).get(writer.to_manifest_file(), RAW).deletes
         assert found.path == "file:///deletes"
         with pytest.raises(StorageError, match=word):
             await load_deletes([found], ParquetFiles(MemoryObjects(table.clock)), SharedCache(1))
@@ -126,9 +127,9 @@ def test_a_file_without_bounds_may_match_anything(tmp_path: Path) -> None:
             lower_bounds={2: b"\x01"},
         )
         entry = ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=1, data_file=file)
-        with write_manifest(2, UNPARTITIONED, RAW_SCHEMA, io.new_output(path), 1, "deflate") as writer:
+        with write_manifest(2, UNPARTITIONED, iceberg_schema(RAW), io.new_output(path), 1, "deflate") as writer:
             writer.add_entry(entry)
-        [found] = ManifestIndex(io).get(writer.to_manifest_file()).files
+        [found] = ManifestIndex(io).get(writer.to_manifest_file(), RAW).files
         assert (found.path, found.record_count, found.size_bytes) == ("file:///data", 4, 9)
         assert {found.partition_min, found.partition_max, found.offset_min, found.offset_max} == {None}
         assert found.timestamp_max_ms is None
@@ -147,9 +148,9 @@ def test_the_index_is_bounded(tmp_path: Path) -> None:
         manifests = table.tables.commits.index.manifests(snapshot.manifest_list)
         small = ManifestIndex(table.tables.commits.files.io, max_entries=4)
         for manifest in (*manifests, *manifests):
-            small.get(manifest)
+            small.get(manifest, RAW)
         assert small.reads == 2 * len(manifests)
-        small.get(manifests[-1])
+        small.get(manifests[-1], RAW)
         assert small.reads == 2 * len(manifests)
 
     run_with_table(tmp_path, test)

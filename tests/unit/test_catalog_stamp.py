@@ -14,7 +14,8 @@ from support.tables import ORDERS
 
 from lakestream.catalog.rules.stamp import stamped, vector_of
 from lakestream.metadata.names.pointers import TableName
-from lakestream.table.schema import FRONTIER_PROPERTY, RAW_SCHEMA, STREAM_SPEC, UNPARTITIONED
+from lakestream.table.schema import FRONTIER_PROPERTY, UNPARTITIONED, iceberg_schema, stream_spec
+from lakestream.table.shape import RAW
 from lakestream.table.view import View
 
 
@@ -38,10 +39,10 @@ def metadata(frontier: str | None, main: int | None, *snapshots: Snapshot) -> Ta
         {
             "table-uuid": ORDERS,
             "location": "file:///t",
-            "schemas": [RAW_SCHEMA],
+            "schemas": [iceberg_schema(RAW)],
             "current-schema-id": 0,
             "last-column-id": 14,
-            "partition-specs": [UNPARTITIONED, STREAM_SPEC],
+            "partition-specs": [UNPARTITIONED, stream_spec(RAW)],
             "default-spec-id": 1,
             "last-partition-id": 1001,
             "sort-orders": [],

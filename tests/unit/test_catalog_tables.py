@@ -11,7 +11,8 @@ from support.tables import ORDERS, write_file
 
 from lakestream.errors import Conflict, CorruptObject, ObjectMissing, Unavailable
 from lakestream.metadata.names.pointers import pointer_address
-from lakestream.table.schema import OFFSET_WINDOW, RAW_SCHEMA
+from lakestream.table.schema import OFFSET_WINDOW, iceberg_schema
+from lakestream.table.shape import RAW
 from lakestream.table.view import View
 
 
@@ -20,7 +21,7 @@ def test_the_columns_keep_their_ids_and_specs(tmp_path: Path) -> None:
         current = await table.tables.commits.load(ORDERS)
         assert current is not None
         metadata = current.metadata
-        assert metadata.schema() == RAW_SCHEMA
+        assert metadata.schema() == iceberg_schema(RAW)
         assert metadata.table_uuid == ORDERS
         assert {spec.spec_id for spec in metadata.partition_specs} == {0, 1}
         assert metadata.default_spec_id == 1

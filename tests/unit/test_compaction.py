@@ -26,6 +26,7 @@ from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import StreamPartition
 from lakestream.table.rewriting.folding import Newest, keeper
 from lakestream.table.rewriting.rewriter import Rewriter
+from lakestream.table.shape import RAW
 from lakestream.table.view import View
 
 FEW = msgspec.structs.replace(SETTINGS, min_merge_files=2)
@@ -203,7 +204,9 @@ def test_rows_rewritten_by_an_engine_below_more_keys_than_a_fold_learns_are_fold
         view = await shop.view()
         below = [file for file in view.files if file.offset_min == 0]
         lake = shop.world.pipeline(None)[0]._lake
-        rewritten = await Rewriter(lake.objects, max_bytes=1 << 20).rewrite(below, [], own_file_bytes=1 << 20)
+        rewritten = await Rewriter(lake.objects, max_bytes=1 << 20).rewrite(
+            below, [], shape=RAW, own_file_bytes=1 << 20
+        )
         assert await put_in_place(lake, view, below, rewritten) is not None
         assert None in map(folded_ms, (await shop.view()).files)
         assert await shop.fold() != []

@@ -32,6 +32,7 @@ from lakestream.catalog.sealed import SealedIO
 from lakestream.errors import CorruptObject, StorageError, TableRefused
 from lakestream.model import DeletionVector, PositionDeletes
 from lakestream.table.sandbox import SANDBOX
+from lakestream.table.shape import RAW
 from lakestream.table.view import View
 
 MUTATIONS = 300
@@ -76,7 +77,7 @@ def named(path: Path) -> ManifestFile:
 
 
 def deletes(manifest: ManifestFile) -> tuple[PositionDeletes, ...]:
-    return ManifestIndex(SealedIO({})).get(manifest).deletes
+    return ManifestIndex(SealedIO({})).get(manifest, RAW).deletes
 
 
 def test_vectors_are_known_by_their_place(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from lakestream.catalog.manifests.index import ManifestIndex, read_entries, read
 from lakestream.catalog.sealed import SealedIO
 from lakestream.errors import CorruptObject, LakestreamError
 from lakestream.table.sandbox import SANDBOX
+from lakestream.table.shape import RAW
 from lakestream.table.view import View
 
 MUTATIONS = 250
@@ -157,7 +158,7 @@ def test_no_manifest_ends_this_process(tmp_path: Path) -> None:
 
         def as_manifest() -> int:
             found = renamed(named[0], place, len(foreign.read_bytes()))
-            return len(ManifestIndex(files).get(found).files) + len(read_entries(files, found, live=False))
+            return len(ManifestIndex(files).get(found, RAW).files) + len(read_entries(files, found, live=False))
 
         for whole, door, count in ((newest.read_bytes(), as_list, 2), (manifest, as_manifest, 2)):
             foreign.write_bytes(whole)

@@ -7,7 +7,8 @@ from lakestream.errors import RequestError
 from lakestream.spark_source.options import EARLIEST, LATEST, Position, parse
 from lakestream.spark_source.schema import SPARK_SCHEMA, wanted_columns
 from lakestream.spark_source.writing import columns_of
-from lakestream.table.parquet.arrow import ARROW_SCHEMA
+from lakestream.table.parquet.arrow import arrow_schema
+from lakestream.table.shape import RAW
 
 BASE = {"topic": "orders", "kafka.bootstrap.servers": "h:1", "uri": "http://h:2/iceberg"}
 
@@ -65,8 +66,8 @@ def test_the_brokers_must_be_named() -> None:
 
 
 def test_spark_sees_the_columns_of_the_table() -> None:
-    assert SPARK_SCHEMA.fieldNames() == ARROW_SCHEMA.names
-    assert [field.nullable for field in SPARK_SCHEMA] == [field.nullable for field in ARROW_SCHEMA]
+    assert SPARK_SCHEMA.fieldNames() == arrow_schema(RAW).names
+    assert [field.nullable for field in SPARK_SCHEMA] == [field.nullable for field in arrow_schema(RAW)]
 
 
 def test_fewer_columns_may_be_asked_for_in_any_order() -> None:

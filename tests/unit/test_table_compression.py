@@ -15,6 +15,7 @@ from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compressio
 from lakestream.table.parquet.writer import StreamFileWriter
 from lakestream.table.parquet.writing import Compressor
 from lakestream.table.rewriting.rewriter import Rewriter
+from lakestream.table.shape import RAW
 
 CODEC, LEVEL = "write.parquet.compression-codec", "write.parquet.compression-level"
 
@@ -28,7 +29,7 @@ def codecs(data: bytes) -> set[str]:
 
 def written(compression: Compression) -> bytes:
     sink = io.BytesIO()
-    writer = StreamFileWriter(sink, Compressor(compression))
+    writer = StreamFileWriter(sink, RAW, Compressor(compression))
     writer.write_rows(lake.table(range(200), value_bytes=500))
     writer.close()
     return sink.getvalue()
@@ -83,7 +84,7 @@ def test_rewritten_files_have_it_too() -> None:
     files = [town.add(lake.table(range(start, start + 50))) for start in (0, 50)]
     [merged] = asyncio.run(
         Rewriter(town.store, max_bytes=1 << 30).rewrite(
-            files, (), own_file_bytes=1, compression=chosen({CODEC: "gzip"})
+            files, (), shape=RAW, own_file_bytes=1, compression=chosen({CODEC: "gzip"})
         )
     )
     assert codecs(bytes(merged.data)) == {"GZIP"}

@@ -21,6 +21,7 @@ from lakestream.runtime import system
 from lakestream.table.parquet.seal import chunk_range, footer_checksum, sealed_name
 from lakestream.table.parquet.writer import StreamFileWriter
 from lakestream.table.reading.history import HistoryReader
+from lakestream.table.shape import RAW
 
 MAGIC_BYTES = 4
 """A file begins with them; nothing here reads them."""
@@ -39,7 +40,7 @@ def _closed_loop() -> Iterator[None]:
 def sealed(groups: int = 2, rows: int = 6, value_bytes: int = 20) -> tuple[bytes, DataFile]:
     """A file as the pipeline writes it: `groups` row groups of `rows` records each."""
     sink = io.BytesIO()
-    writer = StreamFileWriter(sink)
+    writer = StreamFileWriter(sink, RAW)
     for group in range(groups):
         offsets = range(group * rows, (group + 1) * rows)
         runs = [

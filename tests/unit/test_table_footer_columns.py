@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,27 +24,30 @@ from lakestream.objects import MemoryObjects
 from lakestream.records import Arena, Run, decode
 from lakestream.runtime import system
 from lakestream.table.parquet import files as parquet
-from lakestream.table.parquet import writer
 from lakestream.table.parquet.arrow import to_arrow
 from lakestream.table.parquet.seal import chunk_range, sealed_name
 from lakestream.table.parquet.writer import StreamFileWriter
 from lakestream.table.rewriting.rewriter import Rewriter
+from lakestream.table.shape import RAW, TableShape
 
 Placed = tuple[int, Row]
 """A record and its partition."""
+OLDER = TableShape(
+    columns=tuple(msgspec.structs.replace(column, has_statistics=column.is_full) for column in RAW.columns)
+)
 TOLD = ("_stream_partition", "_offset", "_timestamp_type")
 
 
 def rows_of(placed: Sequence[Placed]) -> pa.Table:
     runs = [Run(partition, row.offset, batch([row])) for partition, row in placed]
     (columns,) = decode(runs, Arena(1 << 20))
-    return to_arrow(columns)
+    return to_arrow(columns, RAW)
 
 
-def add_sealed(lake: Lake, groups: Sequence[pa.Table]) -> DataFile:
+def add_sealed(lake: Lake, groups: Sequence[pa.Table], shape: TableShape = RAW) -> DataFile:
     """A file of ours, a row group of each table."""
     sink = io.BytesIO()
-    made = StreamFileWriter(sink)
+    made = StreamFileWriter(sink, shape)
     for rows in groups:
         made.write_rows(rows)
     stats = made.close()
@@ -125,13 +129,10 @@ def test_what_was_written_is_served(
     for _ in range(group_count):
         groups.append(random_group(rng, partition, offset))
         partition, offset = groups[-1][-1][0] + (rng.random() < 0.3), groups[-1][-1][1].offset + rng.randrange(1, 3)
-    rules = {path: writer.RULES[path] for path in ("_stream_partition", "_offset", "_timestamp")}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parquet, "PIECE_BYTES", 1)
         patch.setattr(parquet, "_PIECE_ROWS", piece_rows)
-        if older:
-            patch.setattr(writer, "RULES", rules)
-        file = add_sealed(lake, [rows_of(group) for group in groups])
+        file = add_sealed(lake, [rows_of(group) for group in groups], OLDER if older else RAW)
         rows = [placed for group in groups for placed in group]
         gone = set(rng.sample(range(len(rows)), rng.choice([0, 0, 1, len(rows) // 3])))
         if gone:
@@ -147,7 +148,7 @@ def test_what_was_written_is_served(
             best = max(own, key=lambda row: (row.timestamp_ms, -row.offset), default=None)
             assert newest == (best and (best.offset, best.timestamp_ms))
     rewriter = Rewriter(lake.store, max_bytes=1 << 20)
-    merged = asyncio.run(rewriter.rewrite(lake.files, lake.deletes, own_file_bytes=1 << 20))
+    merged = asyncio.run(rewriter.rewrite(lake.files, lake.deletes, shape=RAW, own_file_bytes=1 << 20))
     again = [pq.read_table(io.BytesIO(made.data)) for made in merged]
     assert sum(part.num_rows for part in again) == len(left)
     if left:

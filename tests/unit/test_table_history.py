@@ -23,9 +23,10 @@ from lakestream.model import DataFile, PositionDeletes
 from lakestream.objects import LocalObjects, MemoryObjects
 from lakestream.runtime import system
 from lakestream.table.parquet import files as parquet
-from lakestream.table.parquet.arrow import ARROW_SCHEMA
+from lakestream.table.parquet.arrow import arrow_schema
 from lakestream.table.reading import segments
 from lakestream.table.reading.history import HistoryReader
+from lakestream.table.shape import RAW
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -225,7 +226,7 @@ def test_a_value_that_changed_is_an_alarm() -> None:
     rows = table(range(5))
     values = rows.column("_value").to_pylist()
     values[2] = b"not what was sent"
-    lake.add(rows.set_column(8, ARROW_SCHEMA.field("_value"), pa.array(values, pa.binary())))
+    lake.add(rows.set_column(8, arrow_schema(RAW).field("_value"), pa.array(values, pa.binary())))
     assert [record.offset for record in lake.read(0, 2)[0]] == [0, 1]
     with pytest.raises(CorruptObject, match="offset 2 cannot be restored"):
         lake.read(2, 5)

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from support.lake import BASE_MS, Lake, expected, shuffled, table
 from support.views import view_of
 
-from lakestream.table.parquet.arrow import ARROW_SCHEMA
+from lakestream.table.parquet.arrow import arrow_schema
 from lakestream.table.parquet.footers import ParquetFooter, parse_footers
 from lakestream.table.reading.files import UNBOUNDED
+from lakestream.table.shape import RAW
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -47,7 +48,7 @@ def test_times_against_a_plain_search(seed: int, timestamp_ms: int, start: int, 
 def test_records_without_a_time_are_never_the_newest() -> None:
     lake = Lake()
     rows = table(range(3))
-    lake.add(rows.set_column(2, ARROW_SCHEMA.field("_timestamp"), pa.nulls(3, pa.timestamp("us", tz="UTC"))))
+    lake.add(rows.set_column(2, arrow_schema(RAW).field("_timestamp"), pa.nulls(3, pa.timestamp("us", tz="UTC"))))
     assert [record.timestamp_ms for record in lake.read(0, 3)[0]] == [-1, -1, -1]
     assert asyncio.run(lake.reader.newest(view_of(lake.files), partition=0, end_offset=3)) is None
     first = lake.reader.first_at_or_after(view_of(lake.files), partition=0, timestamp_ms=0, offset=0, end_offset=3)

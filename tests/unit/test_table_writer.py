@@ -9,9 +9,10 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from support.twin import Row, batch
 
 from lakestream.records import Arena, Columns, Run, decode
-from lakestream.table.parquet.arrow import ARROW_SCHEMA, from_arrow, to_arrow
+from lakestream.table.parquet.arrow import arrow_schema, from_arrow, to_arrow
 from lakestream.table.parquet.writer import StreamFileWriter
-from lakestream.table.schema import RAW_SCHEMA
+from lakestream.table.schema import iceberg_schema
+from lakestream.table.shape import RAW
 
 ROWS = [
     Row(5, 1_000, b"k", b"v", ((b"h", b"x"), ("é".encode(), None))),
@@ -27,7 +28,7 @@ def columns_of(rows: list[Row], partition: int = 0) -> Columns:
 
 def written(*fills: Columns) -> bytes:
     sink = io.BytesIO()
-    writer = StreamFileWriter(sink)
+    writer = StreamFileWriter(sink, RAW)
     for fill in fills:
         writer.write(fill)
     writer.close()
@@ -41,8 +42,8 @@ def test_the_schema_is_icebergs_but_for_the_width_of_offsets() -> None:
         text = str(kind).replace("large_", "") if not children else type(kind).__name__.replace("Large", "")
         return field.name, field.nullable, field.metadata, text, [narrow(child) for child in children]
 
-    theirs = schema_to_pyarrow(RAW_SCHEMA, include_field_ids=True)
-    assert [narrow(field) for field in ARROW_SCHEMA] == [narrow(field) for field in theirs]
+    theirs = schema_to_pyarrow(iceberg_schema(RAW), include_field_ids=True)
+    assert [narrow(field) for field in arrow_schema(RAW)] == [narrow(field) for field in theirs]
 
 
 def test_rows_are_what_the_records_were() -> None:
@@ -73,7 +74,7 @@ def test_field_ids_and_encodings() -> None:
     assert chunks["_value"].statistics is None
     schema = metadata.schema.to_arrow_schema()
     assert [field.metadata[b"PARQUET:field_id"] for field in schema] == [
-        b"%d" % field.field_id for field in RAW_SCHEMA.fields
+        b"%d" % field.field_id for field in iceberg_schema(RAW).fields
     ]
     element = schema.field("_headers").type.value_field
     assert [
@@ -89,7 +90,7 @@ def test_field_ids_and_encodings() -> None:
 def test_the_statistics_of_a_file_of_several_partitions() -> None:
     sink = io.BytesIO(b"xx")
     sink.seek(2)
-    writer = StreamFileWriter(sink)
+    writer = StreamFileWriter(sink, RAW)
     writer.write(columns_of(ROWS[:2], 1))
     writer.write(columns_of([Row(2, 400, None, b"z")], 4))
     stats = writer.close()
@@ -100,13 +101,13 @@ def test_the_statistics_of_a_file_of_several_partitions() -> None:
 
 
 def test_no_time_at_all_is_none() -> None:
-    writer = StreamFileWriter(io.BytesIO())
+    writer = StreamFileWriter(io.BytesIO(), RAW)
     writer.write(columns_of([Row(0, -1, None, b"v")]))
     assert writer.close().timestamp_max_ms is None
 
 
 def test_order_is_kept_or_refused() -> None:
-    writer = StreamFileWriter(io.BytesIO())
+    writer = StreamFileWriter(io.BytesIO(), RAW)
     writer.write(columns_of(ROWS, 2))
     for late in (columns_of(ROWS[2:], 2), columns_of([Row(9, 1, None, None)], 1)):
         with pytest.raises(ValueError, match="order"):
@@ -120,7 +121,7 @@ def test_order_is_kept_or_refused() -> None:
 
 
 def test_an_empty_file_is_refused() -> None:
-    writer = StreamFileWriter(io.BytesIO())
+    writer = StreamFileWriter(io.BytesIO(), RAW)
     writer.write(columns_of(ROWS).slice(1, 1))
     with pytest.raises(ValueError, match="records"):
         writer.close()
@@ -128,7 +129,7 @@ def test_an_empty_file_is_refused() -> None:
 
 def test_the_arena_may_be_filled_again_after_a_write() -> None:
     sink = io.BytesIO()
-    writer = StreamFileWriter(sink)
+    writer = StreamFileWriter(sink, RAW)
     runs = [Run(0, 10 * index, batch([Row(0, index, b"k%d" % index, b"v%d" % index * 50)])) for index in range(40)]
     fills = 0
     for columns in decode(runs, Arena(500)):
@@ -150,6 +151,6 @@ def test_slices_are_written_like_wholes() -> None:
 
 def test_arrow_and_back() -> None:
     columns = columns_of(ROWS)
-    for table in (to_arrow(columns), to_arrow(columns).slice(1), to_arrow(columns.slice(0, 2))):
-        again = to_arrow(from_arrow(table))
+    for table in (to_arrow(columns, RAW), to_arrow(columns, RAW).slice(1), to_arrow(columns.slice(0, 2), RAW)):
+        again = to_arrow(from_arrow(table), RAW)
         assert again.equals(table)

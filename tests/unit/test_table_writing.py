@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from support import lake
 from support.former import former
 
-from lakestream.table.parquet.arrow import ARROW_SCHEMA
+from lakestream.table.parquet.arrow import arrow_schema
 from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
-from lakestream.table.parquet.writer import RULES, StreamFileWriter
+from lakestream.table.parquet.writer import StreamFileWriter, rules_of
 from lakestream.table.parquet.writing import Compressor, ParquetFile, pages
 from lakestream.table.parquet.writing.shred import shred
 from lakestream.table.parquet.writing.thrift import BINARY, I32, I64, LIST, STRUCT, TRUE, array, struct
+from lakestream.table.shape import RAW
 
 MICROS = pa.timestamp("us", tz="UTC")
 blobs = st.binary(max_size=12)
@@ -47,12 +48,12 @@ def table(rows: list[dict[str, Any]]) -> pa.Table:
     def column(field: pa.Field) -> pa.Array:
         return pa.array([row[field.name] for row in rows], field.type)
 
-    return pa.Table.from_arrays([column(field) for field in ARROW_SCHEMA], schema=ARROW_SCHEMA)
+    return pa.Table.from_arrays([column(field) for field in arrow_schema(RAW)], schema=arrow_schema(RAW))
 
 
 def ours(groups: list[pa.Table], compression: Compression = DEFAULT_COMPRESSION) -> bytes:
     sink = io.BytesIO()
-    file = ParquetFile(sink, ARROW_SCHEMA, Compressor(compression), RULES)
+    file = ParquetFile(sink, arrow_schema(RAW), Compressor(compression), rules_of(RAW))
     for group in groups:
         file.write(group)
     file.close({"k": "v"})
@@ -93,7 +94,7 @@ def test_arrow_reads_what_was_written(groups: list[list[dict[str, Any]]], page_b
     theirs, _ = former(tables)
     mine, other = (pq.read_metadata(io.BytesIO(file)) for file in (data, theirs))
     assert mine.schema.equals(other.schema)
-    assert pq.read_schema(io.BytesIO(data)).remove_metadata().equals(ARROW_SCHEMA, check_metadata=True)
+    assert pq.read_schema(io.BytesIO(data)).remove_metadata().equals(arrow_schema(RAW), check_metadata=True)
     assert mine.metadata == {b"k": b"v"}
     assert bounds(data) == bounds(theirs)
     assert [mine.row_group(index).num_rows for index in range(mine.num_row_groups)] == [*map(len, groups)]
@@ -142,7 +143,7 @@ def test_every_engine_reads_it(codec: str, tmp_path: Path) -> None:
 
 def test_pages_are_no_larger_than_they_should_be_unless_a_row_is() -> None:
     values = [b"a" * 900, None, b"b" * 3_000_000, b"", *[b"c" * 1000] * 4000]
-    [leaf] = shred(ARROW_SCHEMA.field("_value"), pa.array(values, pa.binary()))
+    [leaf] = shred(arrow_schema(RAW).field("_value"), pa.array(values, pa.binary()))
     cuts = [*pages._pages(leaf, True)]
     assert [first for first, _ in cuts] == [0, *(last for _, last in cuts[:-1])]
     assert cuts[-1][1] == len(values)
@@ -161,19 +162,19 @@ def test_checksums_are_left_as_they_are() -> None:
 
 def test_a_long_key_is_no_bound() -> None:
     rows = lake.table([1])
-    long = rows.set_column(5, ARROW_SCHEMA.field("_key"), pa.array([b"k" * 5000], pa.binary()))
+    long = rows.set_column(5, arrow_schema(RAW).field("_key"), pa.array([b"k" * 5000], pa.binary()))
     [about] = [bounds(ours([long]))[5]]
     assert about == (0, None)
 
 
 def test_rows_of_another_shape_are_refused() -> None:
-    writer = StreamFileWriter(io.BytesIO())
+    writer = StreamFileWriter(io.BytesIO(), RAW)
     with pytest.raises(ValueError, match="not what this file is for"):
         writer.write_rows(lake.table([1]).drop_columns(["_crc"]))
-    required = ARROW_SCHEMA.get_field_index("_crc")
+    required = arrow_schema(RAW).get_field_index("_crc")
     with pytest.raises(ValueError, match="_crc has nulls"):
         writer.write_rows(
-            lake.table([1]).set_column(required, ARROW_SCHEMA.field(required), pa.array([None], pa.int32()))
+            lake.table([1]).set_column(required, arrow_schema(RAW).field(required), pa.array([None], pa.int32()))
         )
 
 

@@ -8,20 +8,22 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from lakestream.table.schema import (
     DATA_FOLDER,
-    PROPERTIES,
-    RAW_SCHEMA,
-    STREAM_SPEC,
     TOPIC_ID_PROPERTY,
     TOPIC_PROPERTY,
     UNPARTITIONED,
+    iceberg_schema,
+    stream_properties,
+    stream_spec,
 )
+from lakestream.table.shape import TableShape
 
 
 def first_metadata(
-    topic_id: UUID, topic: str, location: str, frontier: Mapping[str, str], now_ms: int
+    topic_id: UUID, topic: str, location: str, frontier: Mapping[str, str], shape: TableShape, now_ms: int
 ) -> TableMetadata:
     """Built field by field: PyIceberg's own way in would number the columns anew."""
-    properties = {key: value for key, value in PROPERTIES.items() if key != "format-version"}
+    schema, spec = iceberg_schema(shape), stream_spec(shape)
+    properties = stream_properties(shape)
     properties["write.metadata.path"] = f"{location}/_iceberg"
     properties["write.data.path"] = f"{location}/{DATA_FOLDER}"
     properties[TOPIC_PROPERTY] = topic
@@ -31,12 +33,12 @@ def first_metadata(
         {
             "table-uuid": topic_id,
             "location": location,
-            "schemas": [RAW_SCHEMA],
-            "current-schema-id": RAW_SCHEMA.schema_id,
-            "last-column-id": RAW_SCHEMA.highest_field_id,
-            "partition-specs": [UNPARTITIONED, STREAM_SPEC],
-            "default-spec-id": STREAM_SPEC.spec_id,
-            "last-partition-id": STREAM_SPEC.last_assigned_field_id,
+            "schemas": [schema],
+            "current-schema-id": schema.schema_id,
+            "last-column-id": schema.highest_field_id,
+            "partition-specs": [UNPARTITIONED, spec],
+            "default-spec-id": spec.spec_id,
+            "last-partition-id": spec.last_assigned_field_id,
             "sort-orders": [UNSORTED_SORT_ORDER],
             "default-sort-order-id": UNSORTED_SORT_ORDER.order_id,
             "properties": properties,

@@ -13,6 +13,7 @@ from uuid import UUID
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.list import Begun
 from lakestream.model import DataFile, StatisticsFile, WrittenFile
+from lakestream.table.shape import RAW, TableShape
 from lakestream.table.view import View
 
 if TYPE_CHECKING:
@@ -67,8 +68,10 @@ class TableViews(Protocol):
 class TableCatalog(TableViews, Protocol):
     """The whole of it, for those who fill tables."""
 
-    async def create(self, topic_id: UUID, name: str, partitions: int, *, table: TableName | None = None) -> View:
-        """Makes the table of the topic `name`, bound to its UUID, frontier all zero, as `table` (see
+    async def create(
+        self, topic_id: UUID, name: str, partitions: int, *, table: TableName | None = None, shape: TableShape = RAW
+    ) -> View:
+        """Makes the table of the topic `name` in this shape, bound to its UUID, frontier all zero, as `table` (see
         `metadata.topic_tables`). Idempotent: a table bound to this UUID is returned as it is, also under another name;
         a name that is another table's raises `Conflict`."""
         ...

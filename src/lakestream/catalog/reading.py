@@ -13,7 +13,7 @@ from lakestream.errors import Conflict, ObjectMissing, StorageError, UnknownStre
 from lakestream.metadata.names.pointers import Pointers
 from lakestream.table.parquet.compression import chosen_or_default
 from lakestream.table.reading.files import FileIndex
-from lakestream.table.schema import TOPIC_ID_PROPERTY
+from lakestream.table.schema import TOPIC_ID_PROPERTY, shape_of
 from lakestream.table.view import View
 
 Load = Callable[[UUID], Awaitable[Current | None]]
@@ -85,7 +85,8 @@ class ViewReader:
         snapshot = metadata.current_snapshot()
         index = self._stager.index
         manifests = () if snapshot is None else index.manifests(snapshot.manifest_list)
-        found = [index.get(manifest) for manifest in manifests]
+        shape = shape_of(metadata.properties)
+        found = [index.get(manifest, shape) for manifest in manifests]
         files = FileIndex(manifest.files for manifest in found)
         return View(
             topic_id=topic_id,
@@ -96,6 +97,7 @@ class ViewReader:
             frontier=self._frontier(topic_id, table, metadata),
             files=files,
             deletes=placed(files, [file for manifest in found for file in manifest.deletes]),
+            shape=shape,
             compression=chosen_or_default(metadata.properties),
             sequence_number=0 if snapshot is None else snapshot.sequence_number or 0,
             statistics=shown(metadata),

@@ -8,10 +8,11 @@ from pyspark.sql.types import StructType
 
 from lakestream.errors import RequestError
 from lakestream.spark_source.options import parse
-from lakestream.spark_source.reading import TopicReader
-from lakestream.spark_source.schema import SPARK_SCHEMA
+from lakestream.spark_source.reading import TopicReader, topic_shape
+from lakestream.spark_source.schema import spark_schema
 from lakestream.spark_source.streaming import TopicStream
 from lakestream.spark_source.writing import TopicStreamWriter, TopicWriter
+from lakestream.table.shape import RAW, TableShape
 
 
 class LakestreamSource(DataSource):
@@ -22,13 +23,18 @@ class LakestreamSource(DataSource):
         return "lakestream"
 
     def schema(self) -> StructType:
-        return SPARK_SCHEMA
+        return spark_schema(self._shape())
+
+    def _shape(self) -> TableShape:
+        """Whoever names no catalog can only write."""
+        options = parse(self.options)
+        return topic_shape(options) if "uri" in options.catalog else RAW
 
     def reader(self, schema: StructType) -> TopicReader:
-        return TopicReader(parse(self.options), schema)
+        return TopicReader(parse(self.options), schema, self._shape())
 
     def streamReader(self, schema: StructType) -> TopicStream:
-        return TopicStream(parse(self.options), schema)
+        return TopicStream(parse(self.options), schema, self._shape())
 
     def writer(self, schema: StructType, overwrite: bool) -> TopicWriter:
         if overwrite:

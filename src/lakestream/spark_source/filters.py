@@ -27,7 +27,8 @@ from pyparsing import ParseException
 
 from lakestream.errors import RequestError
 from lakestream.spark_source.ranges import Ranges
-from lakestream.table.schema import RAW_SCHEMA
+from lakestream.table.schema import iceberg_schema
+from lakestream.table.shape import RAW, TableShape
 
 _MOST: Final = 2**63 - 1
 _US_PER_MS: Final = 1000
@@ -74,28 +75,28 @@ _PLACES: Final = {"_stream_partition": "partition", "_offset": "offset", "_times
 class RowFilter:
     """A condition in Iceberg's filter language; None lets every row pass. `RequestError` if it makes no sense."""
 
-    def __init__(self, text: str | None) -> None:
+    def __init__(self, text: str | None, shape: TableShape = RAW) -> None:
         self._text = text
-        self.bounds = Bounds() if text is None else _bounds(_bound(text), Bounds())
+        self._shape = shape
+        self.bounds = Bounds() if text is None else _bounds(_bound(text, shape), Bounds())
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Those it looks at."""
         if self._text is None:
             return ()
-        return tuple(
-            RAW_SCHEMA.find_column_name(field) or "" for field in sorted(extract_field_ids(_bound(self._text)))
-        )
+        schema, found = iceberg_schema(self._shape), extract_field_ids(_bound(self._text, self._shape))
+        return tuple(schema.find_column_name(field) or "" for field in sorted(found))
 
     def keep(self, table: pa.Table) -> pa.Table:
         """The rows that match."""
-        return table if self._text is None else table.filter(expression_to_pyarrow(_bound(self._text)))
+        return table if self._text is None else table.filter(expression_to_pyarrow(_bound(self._text, self._shape)))
 
 
 @lru_cache(maxsize=16)
-def _bound(text: str) -> BooleanExpression:
+def _bound(text: str, shape: TableShape) -> BooleanExpression:
     try:
-        return bind(RAW_SCHEMA, parse(text), case_sensitive=True)
+        return bind(iceberg_schema(shape), parse(text), case_sensitive=True)
     except ParseException as error:
         raise RequestError(
             f"the filter {text!r} is not understood at character {error.loc}: write it as _offset >= 5 and "

@@ -16,6 +16,7 @@ from lakestream.table.parquet.files import ParquetFiles
 from lakestream.table.reading.cache import SharedCache
 from lakestream.table.reading.deletes import load_deletes
 from lakestream.table.reading.rows import RowReader
+from lakestream.table.shape import TableShape
 
 _PLACE: Final = ("_stream_partition", "_offset")
 _CACHE_BYTES: Final = 64 * 1024 * 1024
@@ -27,6 +28,7 @@ def read_history(
     deletes: Sequence[PositionDeletes],
     ranges: Ranges,
     columns: Sequence[str],
+    shape: TableShape,
     *,
     oldest_ms: int | None = None,
 ) -> Iterator[pa.Table]:
@@ -44,7 +46,7 @@ def read_history(
                 partitions, offsets = (about.partition_min, about.partition_max), (about.offset_min, about.offset_max)
                 if not ranges.may_hold(partitions, offsets) or about.timestamp_max_ms < (oldest_ms or 0):
                     continue
-                table = runner.run(store.read(about, group.footer, names, lambda read: canonical(read, names)))
+                table = runner.run(store.read(about, group.footer, names, lambda read: canonical(read, names, shape)))
                 partition, offset, _ = places_from_arrow(table.select(_PLACE))
                 held = ranges.holds(partition, offset)
                 kept = deleted.kept(file.path, about.first_row, about.row_count)

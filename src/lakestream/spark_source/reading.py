@@ -24,21 +24,24 @@ from lakestream.spark_source.ranges import Ranges
 from lakestream.spark_source.schema import wanted_columns
 from lakestream.spark_source.tail import read_tail
 from lakestream.spark_source.view import TableView, ViewClient
+from lakestream.table.shape import RAW, TableShape
 
 BATCH_ROWS = 65_536
 """Rows that Spark's JVM holds at once."""
 
 
-def read_task(task: InputPartition | None, columns: Sequence[str], rows: RowFilter) -> Iterator[pa.RecordBatch]:
+def read_task(
+    task: InputPartition | None, columns: Sequence[str], rows: RowFilter, shape: TableShape
+) -> Iterator[pa.RecordBatch]:
     """The rows of a task, in an executor. None is what Spark makes of a plan without tasks."""
     match task:
         case HistoryTask():
             wanted = (*columns, *rows.columns)
             tables = read_history(
-                task.location, task.files, task.deletes, task.ranges, wanted, oldest_ms=task.oldest_ms
+                task.location, task.files, task.deletes, task.ranges, wanted, shape, oldest_ms=task.oldest_ms
             )
         case TailTask():
-            tables = read_tail(task.topic_id, task.ranges, task.brokers)
+            tables = read_tail(task.topic_id, task.ranges, task.brokers, shape)
         case _:
             return
     for table in tables:
@@ -50,14 +53,15 @@ class TopicReader(DataSourceReader):
     moves after that is still read from the log: brokers serve it from wherever it is by then. So every offset below the
     ends is read once, from one place."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: Options, schema: StructType, shape: TableShape = RAW) -> None:
         if options.max_offsets_per_trigger is not None:
             raise RequestError("maxOffsetsPerTrigger is for readStream: use endingOffsets")
         if options.snapshot_id is not None and options.ending is not None:
             raise RequestError("a snapshot ends where its frontier is: leave endingOffsets and endingTimestamp out")
         self._options = options
-        self._columns = wanted_columns(schema)
-        self._filter = RowFilter(options.filter)
+        self._columns = wanted_columns(schema, shape)
+        self._filter = RowFilter(options.filter, shape)
+        self._shape = shape
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
@@ -81,7 +85,7 @@ class TopicReader(DataSourceReader):
         return [*history_tasks(view, below, bounds, options), *tail_tasks(log, above, options)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        return read_task(partition, self._columns, self._filter)
+        return read_task(partition, self._columns, self._filter, self._shape)
 
     def _wanted(self, view: TableView, log: Log, logs: LogClient) -> Ranges:
         start, end = self._options.starting or Position(EARLIEST), self._options.ending or Position(LATEST)
@@ -89,6 +93,12 @@ class TopicReader(DataSourceReader):
         if self._options.snapshot_id is not None:
             ends = dict(enumerate(view.frontier))
         return Ranges.between(resolve(start, log, _first_at(start, log, logs)), ends)
+
+
+def topic_shape(options: Options) -> TableShape:
+    """Of the topic's table. Raises as `LogClient.tables` and `ViewClient.load` do."""
+    topic_id, names = LogClient(options.topic, options.kafka).tables()
+    return ViewClient(options.catalog).shape(topic_id, names if options.table is None else [options.table])
 
 
 def _first_at(position: Position, log: Log, logs: LogClient) -> dict[int, int]:

@@ -6,6 +6,11 @@ from typing import Final
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DoubleType,
+    FloatType,
     IntegerType,
     LongType,
     StringType,
@@ -15,30 +20,44 @@ from pyspark.sql.types import (
 )
 
 from lakestream.errors import RequestError
+from lakestream.table.shape import RAW, Kind, TableColumn, TableShape
 
-SPARK_SCHEMA: Final = StructType(
-    [
-        StructField("_stream_partition", IntegerType(), nullable=False),
-        StructField("_offset", LongType(), nullable=False),
-        StructField("_timestamp", TimestampType()),
-        StructField("_timestamp_type", IntegerType(), nullable=False),
-        StructField("_kind", IntegerType(), nullable=False),
-        StructField("_key", BinaryType()),
-        StructField(
-            "_headers",
-            ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
-        ),
-        StructField("_headers_raw", BinaryType()),
-        StructField("_value", BinaryType()),
-        StructField("_schema_id", IntegerType()),
-        StructField("_crc", IntegerType(), nullable=False),
-    ]
-)
+_PLAIN_TYPES: Final[dict[Kind, DataType]] = {
+    "boolean": BooleanType(),
+    "int": IntegerType(),
+    "long": LongType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "date": DateType(),
+    "timestamptz": TimestampType(),
+    "string": StringType(),
+    "binary": BinaryType(),
+}
 
 
-def wanted_columns(schema: StructType) -> Sequence[str]:
+def spark_schema(shape: TableShape) -> StructType:
+    return StructType([*map(_field, shape.columns)])
+
+
+def _field(column: TableColumn) -> StructField:
+    return StructField(column.name, _type(column), nullable=not column.is_required)
+
+
+def _type(column: TableColumn) -> DataType:
+    if column.kind == "list":
+        [element] = column.below
+        return ArrayType(_type(element), containsNull=not element.is_required)
+    if column.kind == "struct":
+        return StructType([*map(_field, column.below)])
+    return _PLAIN_TYPES[column.kind]
+
+
+SPARK_SCHEMA: Final = spark_schema(RAW)
+
+
+def wanted_columns(schema: StructType, shape: TableShape = RAW) -> Sequence[str]:
     """The columns of a schema that the user gave in order to read fewer. `RequestError` if it asks for others."""
-    known = {field.name: field.dataType for field in SPARK_SCHEMA.fields}
+    known = {field.name: field.dataType for field in spark_schema(shape).fields}
     for field in schema.fields:
         if field.name not in known:
             raise RequestError(f"there is no column {field.name}: a stream has {', '.join(known)}")

@@ -17,6 +17,7 @@ from lakestream.spark_source.ranges import Ranges
 from lakestream.spark_source.reading import read_task
 from lakestream.spark_source.schema import wanted_columns
 from lakestream.spark_source.view import ViewClient
+from lakestream.table.shape import RAW, TableShape
 
 Offset = dict[str, Any]
 
@@ -47,12 +48,13 @@ class TopicStream(DataSourceStreamReader):
     """Small micro-batches are read from the brokers, which have history too; larger ones take what lies below the
     frontier from the table's files."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: Options, schema: StructType, shape: TableShape = RAW) -> None:
         if options.ending is not None or options.snapshot_id is not None:
             raise RequestError("endingOffsets, endingTimestamp and snapshotId are for spark.read: a stream has no end")
         self._options = options
-        self._columns = wanted_columns(schema)
-        self._filter = RowFilter(options.filter)
+        self._columns = wanted_columns(schema, shape)
+        self._filter = RowFilter(options.filter, shape)
+        self._shape = shape
         self._logs: LogClient | None = None
         self._views: ViewClient | None = None
         self._planned: tuple[UUID, dict[int, int]] | None = None
@@ -94,7 +96,7 @@ class TopicStream(DataSourceStreamReader):
         return [*history_tasks(view, below, self._filter.bounds, self._options), *tail_tasks(log, above, self._options)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        return read_task(partition, self._columns, self._filter)
+        return read_task(partition, self._columns, self._filter, self._shape)
 
     def commit(self, end: Offset) -> None:
         """The checkpoint is Spark's; nothing is kept here."""

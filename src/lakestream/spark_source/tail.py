@@ -25,6 +25,7 @@ from lakestream.spark_source.wire import (
     request,
 )
 from lakestream.table.parquet.arrow import to_arrow
+from lakestream.table.shape import TableShape
 
 Address = tuple[str, int]
 
@@ -39,7 +40,7 @@ _BASE_OFFSET: Final = struct.Struct(">q")
 _GONE: Final = frozenset({UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID})
 
 
-def read_tail(topic_id: UUID, ranges: Ranges, brokers: Sequence[Address]) -> Iterator[pa.Table]:
+def read_tail(topic_id: UUID, ranges: Ranges, brokers: Sequence[Address], shape: TableShape) -> Iterator[pa.Table]:
     """The rows of the ranges, by partition and offset. A table's memory is used again for the next: be done with it.
 
     Any broker serves any partition; the first one that answers is kept.
@@ -51,7 +52,7 @@ def read_tail(topic_id: UUID, ranges: Ranges, brokers: Sequence[Address]) -> Ite
     """
     with closing(BrokerConnection(brokers)) as connection:
         for columns in decode(_runs(connection, topic_id, ranges), Arena()):
-            rows = to_arrow(columns)
+            rows = to_arrow(columns, shape)
             held = ranges.holds(columns.partition, columns.offset)
             yield rows if held.all() else rows.filter(pa.array(held))
 

@@ -16,7 +16,8 @@ from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.catalog.sealed import SealedIO
 from lakestream.errors import RequestError, StorageError, Unavailable
 from lakestream.model import DataFile, PositionDeletes
-from lakestream.table.schema import FRONTIER_PROPERTY, TOPIC_ID_PROPERTY, parse_frontier
+from lakestream.table.schema import FRONTIER_PROPERTY, TOPIC_ID_PROPERTY, parse_frontier, shape_of
+from lakestream.table.shape import RAW, TableShape
 
 NO_FRONTIER: Final = ()
 
@@ -50,9 +51,7 @@ class ViewClient:
             StorageError: rows of the table cannot be told for sure.
             Unavailable: the catalog does not answer.
         """
-        found = ((name, table) for name in names if (table := self._load(name)) is not None)
-        mine = ((name, table) for name, table in found if table.properties.get(TOPIC_ID_PROPERTY) == str(topic_id))
-        name, table = next(mine, ("", None))
+        name, table = self._find(topic_id, names)
         if table is None:
             if snapshot_id is not None:
                 raise RequestError(f"the topic has no table {' or '.join(names)} yet, so there is no snapshot of it")
@@ -66,6 +65,16 @@ class ViewClient:
             frontier = _frontier_of(table, snapshot)
         files, deletes = self._files(name, table, snapshot)
         return TableView(table.location(), _parsed(name, frontier), files, deletes)
+
+    def shape(self, topic_id: UUID, names: Sequence[str]) -> TableShape:
+        """The columns of the topic's table, or those that one would have. Raises as `load` does."""
+        _, table = self._find(topic_id, names)
+        return RAW if table is None else shape_of(table.properties)
+
+    def _find(self, topic_id: UUID, names: Sequence[str]) -> tuple[str, Table | None]:
+        found = ((name, table) for name in names if (table := self._load(name)) is not None)
+        mine = ((name, table) for name, table in found if table.properties.get(TOPIC_ID_PROPERTY) == str(topic_id))
+        return next(mine, ("", None))
 
     def _load(self, name: str) -> Table | None:
         try:
@@ -87,7 +96,8 @@ class ViewClient:
             return (), ()
         if self._index is None:
             self._index = ManifestIndex(SealedIO(dict(table.io.properties)))
-        found = [self._index.get(manifest) for manifest in self._index.manifests(snapshot.manifest_list)]
+        shape = shape_of(table.properties)
+        found = [self._index.get(manifest, shape) for manifest in self._index.manifests(snapshot.manifest_list)]
         files = tuple(file for manifest in found for file in manifest.files)
         deletes = placed(files, [file for manifest in found for file in manifest.deletes])
         troubles = [file.trouble for file in files] + [file.trouble for file in deletes]

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from lakestream.model import DataFile, PositionDeletes, StatisticsFile
 from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
+from lakestream.table.shape import RAW, TableShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class View:
     frontier: tuple[int, ...]
     files: Sequence[DataFile]
     deletes: tuple[PositionDeletes, ...]
+    shape: TableShape = RAW
     compression: Compression = DEFAULT_COMPRESSION
     """Of files that are to be written for it."""
     sequence_number: int = 0

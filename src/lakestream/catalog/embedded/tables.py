@@ -30,7 +30,8 @@ from lakestream.metadata.topics.list import Begun
 from lakestream.metadata.topics.tables import detached_name, table_name
 from lakestream.model import DataFile, StatisticsFile, WrittenFile
 from lakestream.runtime import Runtime
-from lakestream.table.schema import FRONTIER_PROPERTY, frontier_text, parse_frontier
+from lakestream.table.schema import FRONTIER_PROPERTY, frontier_text, parse_frontier, shape_of
+from lakestream.table.shape import RAW, TableShape
 from lakestream.table.view import View
 
 
@@ -61,10 +62,12 @@ class PyIcebergTables:
     def served(self) -> TableViews:
         return self
 
-    async def create(self, topic_id: UUID, name: str, partitions: int, *, table: TableName | None = None) -> View:
+    async def create(
+        self, topic_id: UUID, name: str, partitions: int, *, table: TableName | None = None, shape: TableShape = RAW
+    ) -> View:
         async def make_pointer() -> PointerRow:
             home = f"{self._stager.bucket_url}/tables/{detached_name(name, topic_id)}"
-            first = self._first(topic_id, name, home, (0,) * partitions)
+            first = self._first(topic_id, name, home, (0,) * partitions, shape)
             return (await self.commits.create(topic_id, first, bound=True)).row
 
         await binding.bind(self._pointers, topic_id, table or table_name(name), make_pointer)
@@ -166,15 +169,18 @@ class PyIcebergTables:
 
     async def _adopted(self, current: Current, name: str, frontier: tuple[int, ...]) -> TableMetadata:
         """The table as the topic's. Raises `StorageError` if it shows what no log can have made."""
-        first = self._first(current.table_id, name, current.metadata.location, frontier)
+        shape = shape_of(current.metadata.properties)
+        first = self._first(current.table_id, name, current.metadata.location, frontier, shape)
         metadata = adopted_metadata(current.metadata, first, current.location)
         check_adopted(await self._reader.read("the table", replace(current, metadata=metadata)))
         return metadata
 
-    def _first(self, topic_id: UUID, name: str, home: str, frontier: tuple[int, ...]) -> TableMetadata:
+    def _first(
+        self, topic_id: UUID, name: str, home: str, frontier: tuple[int, ...], shape: TableShape
+    ) -> TableMetadata:
         """What a table of the topic begins with at this place."""
         now_ms = self._stager.runtime.clock.now_ms()
-        return first_metadata(topic_id, name, home, _said(frontier).properties, now_ms)
+        return first_metadata(topic_id, name, home, _said(frontier).properties, shape, now_ms)
 
     async def reach(self, topic_id: UUID) -> Reach:
         """What the table names now, in any retained snapshot: a file it does not name is not in use by it.

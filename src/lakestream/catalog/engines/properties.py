@@ -8,11 +8,10 @@ from pyiceberg.io.pyarrow import match_metrics_mode
 from pyiceberg.utils.properties import property_as_bool
 
 from lakestream.objects.paths import is_inside
-from lakestream.table.schema import PROPERTIES
+from lakestream.table.schema import full_metrics, shape_of
 
 _METADATA_PATH: Final = "write.metadata.path"
 _METRICS: Final = "write.metadata.metrics."
-_PLACE_METRICS: Final = {name: mode for name, mode in PROPERTIES.items() if name.startswith(_METRICS)}
 
 
 def is_on(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
@@ -33,7 +32,7 @@ def metadata_folder(location: str, properties: Mapping[str, str]) -> str:
 def metrics_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """For files of a stream: with the bounds by which consumers find records and retention their age, always."""
     chosen = {name: mode for name, mode in properties.items() if name.startswith(_METRICS) and _is_mode(mode)}
-    return chosen | _PLACE_METRICS
+    return chosen | full_metrics(shape_of(properties))
 
 
 def _is_mode(text: str) -> bool:

@@ -31,10 +31,12 @@ from lakestream.table.schema import (
     CLUSTER_PROPERTY,
     FRONTIER_PROPERTY,
     LOCATION_PROPERTY,
-    RAW_SCHEMA,
-    STREAM_SPEC,
     UNPARTITIONED,
+    iceberg_schema,
+    shape_of,
+    stream_spec,
 )
+from lakestream.table.shape import TableShape
 
 
 def check_mark(cluster: str, metadata: TableMetadata) -> None:
@@ -89,9 +91,10 @@ def claim_updates(metadata: TableMetadata, first: TableMetadata, cluster: str) -
     if metadata.snapshots:
         said = {key: value for key, value in first.properties.items() if key.startswith("lakestream.")}
         return (SetPropertiesUpdate(updates={**said, **mark}),)
+    shape = shape_of(first.properties)
     return (
-        *_schema_updates(metadata),
-        AddPartitionSpecUpdate(spec=STREAM_SPEC),
+        *_schema_updates(metadata, shape),
+        AddPartitionSpecUpdate(spec=stream_spec(shape)),
         SetDefaultSpecUpdate.model_validate({"spec-id": -1}),
         SetPropertiesUpdate(updates={**first.properties, **mark}),
     )
@@ -100,7 +103,7 @@ def claim_updates(metadata: TableMetadata, first: TableMetadata, cluster: str) -
 def unless_columns(metadata: TableMetadata, error: Unavailable) -> LakestreamError:
     """What to say of a commit that was not answered with yes or no. There are catalogs that never take new columns from
     PyIceberg, and answer as if they had failed."""
-    if metadata.snapshots or len(_schema_updates(metadata)) == 1:
+    if metadata.snapshots or len(_schema_updates(metadata, shape_of(metadata.properties))) == 1:
         return error
     return InvalidSetting(
         f"whether the catalog takes the columns that it lacks is not known ({error}): try again, or make it with all"
@@ -108,15 +111,16 @@ def unless_columns(metadata: TableMetadata, error: Unavailable) -> LakestreamErr
     )
 
 
-def _schema_updates(metadata: TableMetadata) -> tuple[TableUpdate, ...]:
+def _schema_updates(metadata: TableMetadata, shape: TableShape) -> tuple[TableUpdate, ...]:
     """Columns that are there stay first: a Metastore lets none of another type take the place of one."""
-    known = next((each for each in metadata.schemas if each.as_struct() == RAW_SCHEMA.as_struct()), None)
+    ours = iceberg_schema(shape)
+    known = next((each for each in metadata.schemas if each.as_struct() == ours.as_struct()), None)
     if known is not None:
         return (SetCurrentSchemaUpdate.model_validate({"schema-id": known.schema_id}),)
     free = max(each.schema_id for each in metadata.schemas) + 1
     names = [field.name for field in metadata.schema().fields]
-    first = [RAW_SCHEMA.find_field(name) for name in names]
-    schema = Schema(*first, *(each for each in RAW_SCHEMA.fields if each.name not in names), schema_id=free)
+    first = [ours.find_field(name) for name in names]
+    schema = Schema(*first, *(each for each in ours.fields if each.name not in names), schema_id=free)
     return (
         AddSchemaUpdate.model_validate({"schema": schema}),
         SetCurrentSchemaUpdate.model_validate({"schema-id": -1}),

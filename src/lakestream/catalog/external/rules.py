@@ -12,10 +12,9 @@ from pyiceberg.table.metadata import TableMetadata
 from lakestream.catalog.rules.streams import check_columns, check_specs
 from lakestream.errors import StorageError, TableRefused
 from lakestream.objects.paths import is_inside
-from lakestream.table.schema import CLUSTER_PROPERTY, LOCATION_PROPERTY, PROPERTIES, TOPIC_ID_PROPERTY
+from lakestream.table.schema import CLUSTER_PROPERTY, FORMAT_VERSION, LOCATION_PROPERTY, TOPIC_ID_PROPERTY, shape_of
 
-_FORMAT = int(PROPERTIES["format-version"])
-_READ_FORMATS = (_FORMAT, 3)
+_READ_FORMATS = (FORMAT_VERSION, 3)
 
 
 def is_of(topic_id: UUID, metadata: TableMetadata) -> bool:
@@ -38,7 +37,7 @@ def check_present(
 
 def check_format(table: str, place: str, metadata: TableMetadata) -> None:
     """The same for a format that is not written."""
-    _refuse(table, place, _format_trouble(metadata, (_FORMAT,)))
+    _refuse(table, place, _format_trouble(metadata, (FORMAT_VERSION,)))
 
 
 def _refuse(table: str, place: str, trouble: str) -> None:
@@ -51,7 +50,7 @@ def _refuse(table: str, place: str, trouble: str) -> None:
 def _format_trouble(metadata: TableMetadata, formats: Collection[int]) -> str:
     if metadata.format_version in formats:
         return ""
-    return f"it was upgraded to format version {metadata.format_version}, and the engine writes {_FORMAT} only"
+    return f"it was upgraded to format version {metadata.format_version}, and the engine writes {FORMAT_VERSION} only"
 
 
 def _trouble(topic_id: UUID, cluster: str, bucket_url: str, metadata: TableMetadata) -> str:
@@ -68,7 +67,7 @@ def _trouble(topic_id: UUID, cluster: str, bucket_url: str, metadata: TableMetad
     if not _is_at_home(topic_id, bucket_url, metadata):
         return f"its location was moved to {metadata.location}"
     try:
-        check_columns(metadata.schema())
+        check_columns(metadata.schema(), shape_of(metadata.properties))
         check_specs(metadata)
     except TableRefused as error:
         return str(error)

@@ -40,7 +40,8 @@ from lakestream.metadata.topics.list import Begun
 from lakestream.metadata.topics.tables import detached_name, table_name
 from lakestream.model import DataFile, StatisticsFile, WrittenFile
 from lakestream.runtime import Runtime
-from lakestream.table.schema import FRONTIER_PROPERTY, frontier_text
+from lakestream.table.schema import FRONTIER_PROPERTY, frontier_text, shape_of
+from lakestream.table.shape import RAW, TableShape
 from lakestream.table.view import View
 
 _CLAIM_ATTEMPTS: Final = 10
@@ -69,10 +70,12 @@ class ExternalTables:
     def served(self) -> FallbackViews:
         return FallbackViews(self, self.commits, self._reader)
 
-    async def create(self, topic_id: UUID, name: str, partitions: int, *, table: TableName | None = None) -> View:
+    async def create(
+        self, topic_id: UUID, name: str, partitions: int, *, table: TableName | None = None, shape: TableShape = RAW
+    ) -> View:
         def first() -> TableMetadata:
             home = f"{self._stager.bucket_url}/tables/{detached_name(name, topic_id)}"
-            return self._begun(topic_id, name, home, (0,) * partitions)
+            return self._begun(topic_id, name, home, (0,) * partitions, shape)
 
         await bind(self.commits, topic_id, table or table_name(name), first)
         return await self.load(topic_id)
@@ -203,8 +206,11 @@ class ExternalTables:
 
     def _first(self, current: Current, name: str, frontier: tuple[int, ...]) -> TableMetadata:
         """What a table of the topic would begin with at the same place."""
-        return self._begun(current.table_id, name, current.metadata.location, frontier)
+        shape = shape_of(current.metadata.properties)
+        return self._begun(current.table_id, name, current.metadata.location, frontier, shape)
 
-    def _begun(self, topic_id: UUID, name: str, home: str, frontier: tuple[int, ...]) -> TableMetadata:
+    def _begun(
+        self, topic_id: UUID, name: str, home: str, frontier: tuple[int, ...], shape: TableShape
+    ) -> TableMetadata:
         said = self.commits.said(topic_id, frontier_text(frontier))
-        return first_metadata(topic_id, name, home, said.properties, self._stager.runtime.clock.now_ms())
+        return first_metadata(topic_id, name, home, said.properties, shape, self._stager.runtime.clock.now_ms())

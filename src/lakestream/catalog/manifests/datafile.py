@@ -27,7 +27,7 @@ from lakestream.catalog.threads import side_by_side
 from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
 from lakestream.model import WrittenFile
 from lakestream.table.parquet.seal import check_footer
-from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC, UNPARTITIONED
+from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC_ID, UNPARTITIONED
 
 _KEPT_PLANS: Final = 64
 _TAIL_BYTES: Final = 64 * 1024
@@ -111,7 +111,7 @@ def _footer_bytes(stream: InputStream) -> tuple[int, bytes]:
 def _partition(file: WrittenFile) -> Record:
     if file.spec_id == UNPARTITIONED.spec_id:
         return Record()
-    if file.spec_id != STREAM_SPEC.spec_id:
+    if file.spec_id != STREAM_SPEC_ID:
         raise ValueError(f"{file.path}: partition spec {file.spec_id} is not one that a stream's table is written in")
     window = file.offset_min // OFFSET_WINDOW
     if file.partition_min != file.partition_max or file.offset_max // OFFSET_WINDOW != window:

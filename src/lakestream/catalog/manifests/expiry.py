@@ -14,6 +14,8 @@ from lakestream.catalog.files import MetadataFiles
 from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.errors import StorageError, Unavailable
 from lakestream.objects.paths import is_inside
+from lakestream.table.schema import shape_of
+from lakestream.table.shape import TableShape
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +75,7 @@ def _too_many(metadata: TableMetadata, now_ms: int, going: int) -> list[int]:
 def expired_files(index: ManifestIndex, old: TableMetadata, new: TableMetadata) -> list[str]:
     """Files of the table's own location that snapshots of `old` name and none of `new` does: data, manifests and lists.
     Those elsewhere are somebody else's. Blocking."""
-    home = new.location
+    home, shape = new.location, shape_of(new.properties)
     kept_lists = {snapshot.manifest_list for snapshot in new.snapshots}
     lists = [snapshot.manifest_list for snapshot in old.snapshots if snapshot.manifest_list not in kept_lists]
     lists = [path for path in lists if is_inside(path, home)]
@@ -82,9 +84,9 @@ def expired_files(index: ManifestIndex, old: TableMetadata, new: TableMetadata) 
     kept = {found.manifest_path: found for path in kept_lists for found in index.manifests(path)}
     gone = {found.manifest_path: found for path in lists for found in index.manifests(path)}
     gone = {path: found for path, found in gone.items() if path not in kept and is_inside(path, home)}
-    dead = set().union(*(_named(index, found) for found in gone.values()))
+    dead = set().union(*(_named(index, found, shape) for found in gone.values()))
     if dead:
-        dead -= set().union(*(_named(index, found) for found in kept.values()))
+        dead -= set().union(*(_named(index, found, shape) for found in kept.values()))
     return [*sorted(path for path in dead if is_inside(path, home)), *sorted(gone), *lists]
 
 
@@ -134,6 +136,6 @@ def _appends(snapshot: Snapshot) -> bool:
     return snapshot.summary is not None and snapshot.summary.operation == Operation.APPEND
 
 
-def _named(index: ManifestIndex, manifest: ManifestFile) -> set[str]:
-    found = index.get(manifest)
+def _named(index: ManifestIndex, manifest: ManifestFile, shape: TableShape) -> set[str]:
+    found = index.get(manifest, shape)
     return {file.path for file in found.files} | {file.path for file in found.deletes}

@@ -31,12 +31,9 @@ from lakestream.catalog.threads import Cache
 from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.table.reading.files import FilePart
-from lakestream.table.schema import RAW_SCHEMA
+from lakestream.table.shape import RAW, TableShape
 
-_PARTITION: Final = RAW_SCHEMA.find_field("_stream_partition").field_id
-_OFFSET: Final = RAW_SCHEMA.find_field("_offset").field_id
-_TIMESTAMP: Final = RAW_SCHEMA.find_field("_timestamp").field_id
-_PLACE: Final = {_PARTITION: "_stream_partition", _OFFSET: "_offset"}
+_PLACE: Final = ("_stream_partition", "_offset")
 _INT: Final = struct.Struct("<i")
 _LONG: Final = struct.Struct("<q")
 _UNREADABLE: Final = (
@@ -85,13 +82,13 @@ def try_manifest_list(path: str, data: bytes) -> None:
 
 
 def try_manifest(path: str, data: bytes) -> None:
-    """An `Attempt`. What entries inherit does not change how they are read."""
-    _manifest(_read_entries(careful(path, data), _alone(path, data), live=False))
+    """An `Attempt`. What entries inherit does not change how they are read, nor do the ids of their columns."""
+    _manifest(_read_entries(careful(path, data), _alone(path, data), live=False), RAW)
 
 
 def try_deletes(path: str, data: bytes) -> None:
     """An `Attempt`: the same for manifests of deletes."""
-    _manifest(_read_deletes(careful(path, data), _alone(path, data)))
+    _manifest(_read_deletes(careful(path, data), _alone(path, data)), RAW)
 
 
 def _alone(path: str, data: bytes) -> ManifestFile:
@@ -169,14 +166,17 @@ class ManifestIndex:
             self._lists.put(manifest_list, known)
         return known
 
-    def get(self, manifest: ManifestFile) -> Manifest:
+    def get(self, manifest: ManifestFile, shape: TableShape) -> Manifest:
+        """`shape` is that of the manifest's table: where columns of the log have their ids, it has them for good."""
         known = self._manifests.get(manifest.manifest_path)
         if known is None:
             self.reads += 1
             if manifest.content == ManifestContent.DELETES:
-                known = _manifest(_read_deletes(tried(self._io, try_deletes, manifest.manifest_length), manifest))
+                known = _manifest(
+                    _read_deletes(tried(self._io, try_deletes, manifest.manifest_length), manifest), shape
+                )
             else:
-                known = _manifest(read_entries(self._io, manifest))
+                known = _manifest(read_entries(self._io, manifest), shape)
             self._manifests.put(manifest.manifest_path, known)
         return known
 
@@ -188,7 +188,11 @@ class ManifestIndex:
         return read_entries(self._io, manifest) if known is None else known
 
     def written(
-        self, manifest_list: str, manifests: Sequence[ManifestFile], live: Mapping[str, Sequence[ManifestEntry]]
+        self,
+        manifest_list: str,
+        manifests: Sequence[ManifestFile],
+        live: Mapping[str, Sequence[ManifestEntry]],
+        shape: TableShape,
     ) -> None:
         """Takes over a list that was just written, and the live entries of those of its manifests that are new: they
         need not be read again. In format version 1 they would be other ones: it stores no sequence numbers."""
@@ -197,7 +201,7 @@ class ManifestIndex:
             entries = live.get(manifest.manifest_path)
             if entries is not None:
                 _inherit(entries, manifest)
-                self._manifests.put(manifest.manifest_path, _manifest(entries))
+                self._manifests.put(manifest.manifest_path, _manifest(entries, shape))
                 if len(entries) <= MERGEABLE_ENTRIES:
                     self._entries.put(manifest.manifest_path, entries)
 
@@ -214,47 +218,49 @@ def _inherit(entries: Sequence[ManifestEntry], manifest: ManifestFile) -> None:
             entry.file_sequence_number = manifest.sequence_number
 
 
-def _manifest(entries: Sequence[ManifestEntry]) -> Manifest:
+def _manifest(entries: Sequence[ManifestEntry], shape: TableShape) -> Manifest:
     files, deletes = [], []
     for entry in entries:
         file = entry.data_file
         if file.content == DataFileContent.DATA:
-            files.append(to_data_file(file))
+            files.append(to_data_file(file, shape))
         else:
             deletes.append(to_deletes(file))
     return Manifest(FilePart(files), tuple(deletes))
 
 
-def _data_trouble(file: IcebergFile) -> str:
+def _data_trouble(file: IcebergFile, shape: TableShape) -> str:
     if file.file_format != FileFormat.PARQUET:
         return (
             f"{file.file_path} is {file.file_format.value}, and streams are served from Parquet only: set"
             " write.format.default=parquet"
         )
     nulls = file.null_value_counts or {}
-    for field_id, name in _PLACE.items():
-        if nulls.get(field_id):
+    for name in _PLACE:
+        missing = nulls.get(shape.field_id(name))
+        if missing:
             return (
-                f"{file.file_path} has {nulls[field_id]} rows without {name}, so they have no place in the stream:"
+                f"{file.file_path} has {missing} rows without {name}, so they have no place in the stream:"
                 " produce new records to the topic instead"
             )
     return ""
 
 
-def to_data_file(file: IcebergFile) -> DataFile:
+def to_data_file(file: IcebergFile, shape: TableShape) -> DataFile:
+    partition, offset, timestamp = map(shape.field_id, ("_stream_partition", "_offset", "_timestamp"))
     lower, upper = file.lower_bounds or {}, file.upper_bounds or {}
-    timestamp_min_us, timestamp_max_us = _bound(_LONG, lower, _TIMESTAMP), _bound(_LONG, upper, _TIMESTAMP)
+    timestamp_min_us, timestamp_max_us = _bound(_LONG, lower, timestamp), _bound(_LONG, upper, timestamp)
     return DataFile(
         path=file.file_path,
         record_count=file.record_count,
         size_bytes=file.file_size_in_bytes,
-        partition_min=_bound(_INT, lower, _PARTITION),
-        partition_max=_bound(_INT, upper, _PARTITION),
-        offset_min=_bound(_LONG, lower, _OFFSET),
-        offset_max=_bound(_LONG, upper, _OFFSET),
+        partition_min=_bound(_INT, lower, partition),
+        partition_max=_bound(_INT, upper, partition),
+        offset_min=_bound(_LONG, lower, offset),
+        offset_max=_bound(_LONG, upper, offset),
         timestamp_max_ms=None if timestamp_max_us is None else timestamp_max_us // 1000,
         spec_id=file.spec_id,
-        trouble=_data_trouble(file),
+        trouble=_data_trouble(file, shape),
         timestamp_min_ms=None if timestamp_min_us is None else timestamp_min_us // 1000,
     )
 

@@ -8,6 +8,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from lakestream.catalog.files import version_of
 from lakestream.catalog.manifests.index import ManifestIndex
+from lakestream.table.schema import shape_of
 
 _OURS: Final = re.compile(
     r"(?:snap-\d+-)?(\d{5,})-[0-9a-f-]{36}(?:(?:-m\d+)?(?:\.[0-9a-f]{8})?\.avro|(?:\.[0-9a-f]{8})?\.metadata\.json)"
@@ -33,13 +34,14 @@ class Reach:
 def read_reach(index: ManifestIndex, metadata: TableMetadata, location: str) -> Reach:
     """Blocking. Raises `StorageError` or `Unavailable` rather than leave anything out."""
     files = {location, *(entry.metadata_file for entry in metadata.metadata_log)}
+    shape = shape_of(metadata.properties)
     manifests = {}
     for snapshot in metadata.snapshots:
         files.add(snapshot.manifest_list)
         manifests.update({found.manifest_path: found for found in index.manifests(snapshot.manifest_list)})
     for path, manifest in manifests.items():
         files.add(path)
-        named = index.get(manifest)
+        named = index.get(manifest, shape)
         files.update(file.path for file in named.files)
         files.update(file.path for file in named.deletes)
     return Reach(version_of(location), frozenset(files))

@@ -38,6 +38,7 @@ from lakestream.catalog.manifests.merge import MAX_ENTRIES, Size, plan_merges
 from lakestream.catalog.manifests.statistics import carried
 from lakestream.catalog.sealed import SealedOutput
 from lakestream.model import WrittenFile
+from lakestream.table.schema import shape_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ class SnapshotBuilder:
         self._plan = plan
         self._written = written
         self._folder = metadata_folder(metadata.location, metadata.properties)
+        self._shape = shape_of(metadata.properties)
         self._numbers = count()
         self._live: dict[str, list[ManifestEntry]] = {}
         """The live entries of the manifests that were written."""
@@ -94,7 +96,7 @@ class SnapshotBuilder:
             ]
             writer.add_manifests(manifests)
         if metadata.format_version > 1:
-            self._index.written(file.location, manifests, self._live)
+            self._index.written(file.location, manifests, self._live, self._shape)
         snapshot = Snapshot.model_validate(
             {
                 "snapshot-id": plan.snapshot_id,
@@ -126,7 +128,7 @@ class SnapshotBuilder:
         kept, rewritten, removed = [], [], []
         for manifest in manifests:
             if manifest.content != ManifestContent.DATA or not any(
-                file.path in self._plan.remove for file in self._index.get(manifest).files
+                file.path in self._plan.remove for file in self._index.get(manifest, self._shape).files
             ):
                 kept.append(manifest)
                 continue

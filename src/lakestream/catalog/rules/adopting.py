@@ -18,7 +18,8 @@ from lakestream.catalog.rules.streams import check_columns, check_specs
 from lakestream.catalog.rules.views import check_view
 from lakestream.errors import InvalidSetting, StorageError, TableRefused
 from lakestream.objects.paths import is_inside
-from lakestream.table.schema import RAW_SCHEMA
+from lakestream.table.schema import iceberg_schema, shape_of
+from lakestream.table.shape import TableShape
 from lakestream.table.view import View
 
 _FORMAT: Final = 2
@@ -38,10 +39,10 @@ def adopted_frontier(
         raise InvalidSetting(f"it is at {metadata.location}, and brokers read {bucket_url} alone")
     frontier = said(metadata)
     if frontier is None:
-        _check_names(metadata.schema())
+        _check_names(metadata.schema(), shape_of(metadata.properties))
         return (0,) * partitions
     try:
-        check_columns(metadata.schema())
+        check_columns(metadata.schema(), shape_of(metadata.properties))
         check_specs(metadata)
     except TableRefused as error:
         raise InvalidSetting(f"a stream wrote it, and it was changed since: {error}") from error
@@ -59,9 +60,9 @@ def check_adopted(view: View) -> None:
         raise StorageError(f"its file {outside} is not in its location {view.location}, so it is another table's")
 
 
-def _check_names(schema: Schema) -> None:
+def _check_names(schema: Schema, shape: TableShape) -> None:
     """Of a table without rows: what its owner sees of it must be what a stream fills it with."""
-    ours = {field.name: field for field in RAW_SCHEMA.fields}
+    ours = {field.name: field for field in iceberg_schema(shape).fields}
     for field in schema.fields:
         known = ours.get(field.name)
         if known is None:

@@ -22,7 +22,15 @@ from lakestream.errors import CorruptObject, TableRefused
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.objects.paths import is_inside
 from lakestream.table.parquet.compression import COMPRESSION_PROPERTIES, chosen
-from lakestream.table.schema import FRONTIER_PROPERTY, RAW_SCHEMA, STREAM_SPEC, TOPIC_PROPERTY, parse_frontier
+from lakestream.table.schema import (
+    FRONTIER_PROPERTY,
+    TOPIC_PROPERTY,
+    iceberg_schema,
+    parse_frontier,
+    shape_of,
+    stream_spec,
+)
+from lakestream.table.shape import TableShape
 
 _KEPT_PROPERTIES: Final = ("write.metadata.path",)
 _PRODUCE: Final = "produce new records to the topic instead"
@@ -38,9 +46,10 @@ def check_outside(index: ManifestIndex, base: TableMetadata, new: TableMetadata)
     if new.properties.get(TOPIC_PROPERTY) != base.properties.get(TOPIC_PROPERTY):
         raise TableRefused(f"{TOPIC_PROPERTY} says whose table this is: leave it out of the commit")
     _check_compression(base.properties, new.properties)
-    _check_spec(new.spec())
-    _check_added_columns(new.schema())
-    return _check_rows(index, base, new)
+    shape = shape_of(base.properties)
+    _check_spec(new.spec(), shape)
+    _check_added_columns(new.schema(), shape)
+    return _check_rows(index, base, new, shape)
 
 
 def _check_compression(before: Mapping[str, str], after: Mapping[str, str]) -> None:
@@ -52,8 +61,8 @@ def _check_compression(before: Mapping[str, str], after: Mapping[str, str]) -> N
         raise TableRefused(str(error)) from error
 
 
-def _check_spec(spec: PartitionSpec) -> None:
-    if {_what(field) for field in STREAM_SPEC.fields} <= {_what(field) for field in spec.fields}:
+def _check_spec(spec: PartitionSpec, shape: TableShape) -> None:
+    if {_what(field) for field in stream_spec(shape).fields} <= {_what(field) for field in spec.fields}:
         return
     raise TableRefused(
         "the default partition spec of a stream's table keeps identity(_stream_partition) and"
@@ -65,20 +74,21 @@ def _what(field: PartitionField) -> tuple[int, str]:
     return field.source_id, str(field.transform)
 
 
-def _check_added_columns(schema: Schema) -> None:
+def _check_added_columns(schema: Schema, shape: TableShape) -> None:
+    known = iceberg_schema(shape).field_ids
     for field in schema.fields:
-        if field.required and field.field_id not in RAW_SCHEMA.field_ids:
+        if field.required and field.field_id not in known:
             raise TableRefused(
                 f"column {field.name} must be optional: rows that come from the log have no value for it"
             )
 
 
-def _check_rows(index: ManifestIndex, base: TableMetadata, new: TableMetadata) -> Sequence[DataFile]:
+def _check_rows(index: ManifestIndex, base: TableMetadata, new: TableMetadata, shape: TableShape) -> Sequence[DataFile]:
     before, after = base.current_snapshot(), new.current_snapshot()
     if after is None or after.snapshot_id in {entry.snapshot_id for entry in base.snapshot_log}:
         return ()
     try:
-        change = _difference(index, before, after)
+        change = _difference(index, before, after, shape)
     except CorruptObject as error:
         raise TableRefused(f"what the commit brings cannot be judged: {error}") from error
     frontier = parse_frontier(base.properties.get(FRONTIER_PROPERTY, ""))
@@ -103,11 +113,11 @@ class _Difference:
     added_deletes: Sequence[PositionDeletes]
 
 
-def _difference(index: ManifestIndex, before: Snapshot | None, after: Snapshot) -> _Difference:
+def _difference(index: ManifestIndex, before: Snapshot | None, after: Snapshot, shape: TableShape) -> _Difference:
     old = {} if before is None else _by_path(index.manifests(before.manifest_list))
     new = _by_path(index.manifests(after.manifest_list))
-    gone = [index.get(manifest) for path, manifest in old.items() if path not in new]
-    come = [index.get(manifest) for path, manifest in new.items() if path not in old]
+    gone = [index.get(manifest, shape) for path, manifest in old.items() if path not in new]
+    come = [index.get(manifest, shape) for path, manifest in new.items() if path not in old]
     gone_files = {file.path: file for manifest in gone for file in manifest.files}
     come_files = {file.path: file for manifest in come for file in manifest.files}
     gone_deletes = {delete.path for manifest in gone for delete in manifest.deletes}

@@ -12,13 +12,16 @@ from lakestream.errors import TableRefused
 from lakestream.model import DataFile, WrittenFile
 from lakestream.table.schema import (
     FRONTIER_PROPERTY,
-    RAW_SCHEMA,
-    STREAM_SPEC,
+    SHAPE_PROPERTY,
     TOPIC_ID_PROPERTY,
     UNPARTITIONED,
     frontier_text,
+    iceberg_schema,
     parse_frontier,
+    shape_of,
+    stream_spec,
 )
+from lakestream.table.shape import TableShape
 from lakestream.table.view import View
 
 
@@ -55,6 +58,8 @@ def check_change(base: TableMetadata, new: TableMetadata) -> None:
         )
     if new.properties.get(TOPIC_ID_PROPERTY) != base.properties.get(TOPIC_ID_PROPERTY):
         raise TableRefused(f"{TOPIC_ID_PROPERTY} binds the table to its topic and cannot be changed or removed")
+    if new.properties.get(SHAPE_PROPERTY) != base.properties.get(SHAPE_PROPERTY):
+        raise TableRefused(f"{SHAPE_PROPERTY} says which columns hold the stream and cannot be changed or removed")
     _check_frontier(base, new)
     if _is_replaced(base, new):
         raise TableRefused(
@@ -63,7 +68,7 @@ def check_change(base: TableMetadata, new: TableMetadata) -> None:
         )
     if base.current_snapshot_id is not None and new.current_snapshot_id is None:
         raise TableRefused(f"branch {MAIN_BRANCH} of a stream's table cannot be removed: consumers read it")
-    check_columns(new.schema())
+    check_columns(new.schema(), shape_of(base.properties))
     check_specs(new)
 
 
@@ -80,7 +85,7 @@ def _is_replaced(base: TableMetadata, new: TableMetadata) -> bool:
 def check_specs(metadata: TableMetadata) -> None:
     """Raises `TableRefused` unless the partition specs of the log are there."""
     specs = {spec.spec_id: spec for spec in metadata.partition_specs}
-    for spec in (UNPARTITIONED, STREAM_SPEC):
+    for spec in (UNPARTITIONED, stream_spec(shape_of(metadata.properties))):
         if specs.get(spec.spec_id) != spec:
             raise TableRefused(
                 f"partition spec {spec.spec_id} of a stream's table cannot be removed: the engine writes it"
@@ -104,9 +109,9 @@ def _check_frontier(base: TableMetadata, new: TableMetadata) -> None:
         raise TableRefused(f"{FRONTIER_PROPERTY} changes only together with a new snapshot on {MAIN_BRANCH}")
 
 
-def check_columns(schema: Schema) -> None:
+def check_columns(schema: Schema, shape: TableShape) -> None:
     """Raises `TableRefused` unless the columns of the log are all there and as they were made."""
-    for field in RAW_SCHEMA.fields:
+    for field in iceberg_schema(shape).fields:
         found = schema.find_field(field.field_id) if field.field_id in schema.field_ids else None
         if found is None or found.name != field.name or not _same_type(found.field_type, field.field_type):
             raise TableRefused(f"column {field.name} of a stream's table cannot be dropped, renamed or retyped")

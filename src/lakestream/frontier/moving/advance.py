@@ -124,6 +124,7 @@ def plan_tail(lake: Lake, tail: DueTail, *, tile_size: int) -> Plan:
         own_file_bytes=lake.settings.own_file_bytes,
         target_file_bytes=lake.settings.target_file_bytes,
         compression=tail.view.compression,
+        shape=tail.view.shape,
     )
     return plan(target, tail.view.frontier, tail.due, tile_size=tile_size)
 

@@ -14,6 +14,7 @@ from lakestream.frontier.moving.tile import Slice, Tile, size_of
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.log.head import Extent
 from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
+from lakestream.table.shape import RAW, TableShape
 
 _SLACK: Final = 16
 """A tile may be larger than its share by one part in so many: partitions are never quite of one size."""
@@ -39,6 +40,7 @@ class Target:
     own_file_bytes: int
     target_file_bytes: int
     compression: Compression = DEFAULT_COMPRESSION
+    shape: TableShape = RAW
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,7 @@ def _tile(target: Target, slices: Iterable[Slice]) -> Tile:
         own_file_bytes=target.own_file_bytes,
         target_file_bytes=target.target_file_bytes,
         compression=target.compression,
+        shape=target.shape,
     )
 
 

@@ -8,6 +8,7 @@ import msgspec
 from lakestream.metadata.log.head import Extent
 from lakestream.model import WrittenFile
 from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
+from lakestream.table.shape import RAW, TableShape
 
 
 class Slice(msgspec.Struct, frozen=True, array_like=True):
@@ -33,6 +34,7 @@ class Tile(msgspec.Struct, frozen=True, array_like=True):
     own_file_bytes: int
     target_file_bytes: int
     compression: Compression = DEFAULT_COMPRESSION
+    shape: TableShape = RAW
 
 
 class TileOutcome(msgspec.Struct, frozen=True, array_like=True):

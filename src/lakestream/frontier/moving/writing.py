@@ -26,7 +26,8 @@ from lakestream.records import Arena, Columns, Run, decode, walk
 from lakestream.table.parquet.seal import sealed_name
 from lakestream.table.parquet.writer import StreamFileWriter
 from lakestream.table.parquet.writing import Compressor
-from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC, UNPARTITIONED
+from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC_ID, UNPARTITIONED
+from lakestream.table.shape import TableShape
 
 
 def write_tile(tile: Tile, file_id: UUID, *, ends_at_once: bool = False) -> list[WrittenFile]:
@@ -76,12 +77,12 @@ class _Finished:
 class _OpenFile:
     """A Parquet file under way; its name says where the range ends that is committed with it."""
 
-    def __init__(self, compressor: Compressor, part: Slice, spec_id: int) -> None:
+    def __init__(self, shape: TableShape, compressor: Compressor, part: Slice, spec_id: int) -> None:
         self._partition = part.partition
         self._last = last_offset(part)
         self._spec_id = spec_id
         self._sink = io.BytesIO()
-        self._writer = StreamFileWriter(self._sink, compressor)
+        self._writer = StreamFileWriter(self._sink, shape, compressor)
 
     def write(self, columns: Columns) -> None:
         self._writer.write(columns)
@@ -113,7 +114,7 @@ def _shared(
 ) -> Iterator[_Finished]:
     file: _OpenFile | None = None
     for columns in _decode(tile, parts, held, arena):
-        file = file or _OpenFile(compressor, parts[0], UNPARTITIONED.spec_id)
+        file = file or _OpenFile(tile.shape, compressor, parts[0], UNPARTITIONED.spec_id)
         file.write(columns)
         if file.size_bytes >= tile.target_file_bytes:
             yield file.finish(tile.location, next(ids))
@@ -133,7 +134,7 @@ def _windows(
                 yield file.finish(tile.location, next(ids))
                 file = None
             current = window
-            file = file or _OpenFile(compressor, part, STREAM_SPEC.spec_id)
+            file = file or _OpenFile(tile.shape, compressor, part, STREAM_SPEC_ID)
             file.write(rows)
     if file is not None:
         yield file.finish(tile.location, next(ids))

@@ -118,6 +118,7 @@ async def fold(lake: Lake, rewriter: Rewriter, view: View, planned: Fold, option
             rewritten = await rewriter.rewrite(
                 run,
                 view.deletes,
+                shape=view.shape,
                 own_file_bytes=lake.settings.own_file_bytes,
                 compression=view.compression,
                 keep=keep,

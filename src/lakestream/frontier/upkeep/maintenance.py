@@ -177,6 +177,7 @@ class Maintenance:
                 rewritten = await self._rewriter.rewrite(
                     run,
                     view.deletes,
+                    shape=view.shape,
                     own_file_bytes=self._lake.settings.own_file_bytes,
                     compression=view.compression,
                 )

@@ -10,11 +10,11 @@ from typing import Final
 
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.model import DataFile
-from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC, UNPARTITIONED
+from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC_ID, UNPARTITIONED
 
 MAX_FILES: Final = 256
 """Of one run."""
-_OUR_SPECS: Final = (UNPARTITIONED.spec_id, STREAM_SPEC.spec_id)
+_OUR_SPECS: Final = (UNPARTITIONED.spec_id, STREAM_SPEC_ID)
 
 Run = tuple[DataFile, ...]
 

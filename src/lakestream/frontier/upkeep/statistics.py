@@ -23,7 +23,7 @@ from lakestream.table.reading.shares import Shares
 from lakestream.table.rewriting.distinct import THETA, BadSketch, KeySketch
 from lakestream.table.rewriting.folding import KEY_COLUMNS
 from lakestream.table.rewriting.rewriter import Rewriter
-from lakestream.table.schema import RAW_SCHEMA, frontier_text, parse_frontier
+from lakestream.table.schema import frontier_text, parse_frontier
 from lakestream.table.view import View
 
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
@@ -34,7 +34,6 @@ _FRONTIER: Final = "lakestream.frontier"
 _COUNTED_AT: Final = "lakestream.counted-at-ms"
 _COUNTED_ROWS: Final = "lakestream.counted-rows"
 _CHECKSUM: Final = "lakestream.crc32c"
-_KEY_FIELDS: Final = (RAW_SCHEMA.find_field("_key").field_id,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,9 @@ class Counted:
 def known_sketch(view: View) -> Known | None:
     """None: the view shows none of ours, or one that cannot be true of this table."""
     blobs = () if view.statistics is None else view.statistics.blobs
-    for blob in filter(_is_of_keys, blobs):
+    for blob in blobs:
+        if not _is_of_keys(view, blob):
+            continue
         found = _parsed(blob.properties)
         if found is not None and not falls(found.frontier, view.frontier):
             return found
@@ -90,7 +91,7 @@ async def count_keys(lake: Lake, rewriter: Rewriter, view: View, planned: Count)
     counted from; None: somebody else has changed the statistics. Raises `NotText`."""
     now_ms = lake.runtime.clock.now_ms()
     stored = await _load(lake, view)
-    begun = _begin(planned, stored)
+    begun = _begin(view, planned, stored)
     known = None if begun is None else planned.known
     sketch = begun or KeySketch()
     files = planned.files if known is not None else tuple(view.files)
@@ -106,8 +107,8 @@ async def count_keys(lake: Lake, rewriter: Rewriter, view: View, planned: Count)
         _COUNTED_ROWS: str(sketch.row_count + (0 if known is None else known.counted_rows)),
         _CHECKSUM: str(crc32c(data)),
     }
-    blob = Blob(THETA, _KEY_FIELDS, view.snapshot_id or 0, view.sequence_number, properties)
-    kept = [each for each in stored if each.blob.kind == THETA and not _is_of_keys(each.blob)]
+    blob = Blob(THETA, _key_fields(view), view.snapshot_id or 0, view.sequence_number, properties)
+    kept = [each for each in stored if each.blob.kind == THETA and not _is_of_keys(view, each.blob)]
     done = await _put_in_place(lake, view, [*kept, StoredBlob(blob, data)])
     return Counted(ndv, len(files), sketch.row_count) if done else None
 
@@ -116,8 +117,12 @@ def _is_due(known: Known, interval_ms: int, now_ms: int) -> bool:
     return not still_waits(now_ms, known.counted_at_ms, interval_ms)
 
 
-def _is_of_keys(blob: Blob) -> bool:
-    return blob.kind == THETA and tuple(blob.fields) == _KEY_FIELDS
+def _is_of_keys(view: View, blob: Blob) -> bool:
+    return blob.kind == THETA and tuple(blob.fields) == _key_fields(view)
+
+
+def _key_fields(view: View) -> tuple[int, ...]:
+    return (view.shape.field_id("_key"),)
 
 
 def _parsed(properties: Mapping[str, str]) -> Known | None:
@@ -160,11 +165,11 @@ async def _load(lake: Lake, view: View) -> list[StoredBlob]:
         return []
 
 
-def _begin(planned: Count, stored: Sequence[StoredBlob]) -> KeySketch | None:
+def _begin(view: View, planned: Count, stored: Sequence[StoredBlob]) -> KeySketch | None:
     """The sketch to go on with; None: there is none to be trusted."""
     known = planned.known
     for each in stored:
-        if known is None or not _is_of_keys(each.blob) or each.codec is not None:
+        if known is None or not _is_of_keys(view, each.blob) or each.codec is not None:
             continue
         if _parsed(each.blob.properties) != known or crc32c(each.data) != known.checksum:
             continue

@@ -1,61 +1,78 @@
 """Records as Arrow arrays and back, sharing memory wherever the layouts agree."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.types import (
-    BinaryType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestamptzType,
-)
 
 from lakestream.errors import CorruptObject
 from lakestream.records import Binary, Columns
-from lakestream.table.schema import RAW_SCHEMA
+from lakestream.table.parquet.codec import decoded
+from lakestream.table.shape import (
+    KIND_RAW,
+    KIND_TOMBSTONE,
+    KIND_TYPED_AND_RAW,
+    RAW,
+    Kind,
+    TableColumn,
+    TableShape,
+)
 
-_PLAIN_TYPES: Final[dict[IcebergType, pa.DataType]] = {
-    IntegerType(): pa.int32(),
-    LongType(): pa.int64(),
-    TimestamptzType(): pa.timestamp("us", tz="UTC"),
-    BinaryType(): pa.binary(),
-    StringType(): pa.string(),
+_PLAIN_TYPES: Final[dict[Kind, pa.DataType]] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamptz": pa.timestamp("us", tz="UTC"),
+    "string": pa.string(),
+    "binary": pa.binary(),
 }
+_KEPT_SHAPES: Final = 256
 
 
-def _arrow_type(kind: IcebergType) -> pa.DataType:
-    if isinstance(kind, StructType):
-        return pa.struct([_arrow_field(field) for field in kind.fields])
-    if isinstance(kind, ListType):
-        return pa.list_(_arrow_field(kind.element_field))
-    return _PLAIN_TYPES[kind]
+def _arrow_type(column: TableColumn) -> pa.DataType:
+    if column.kind == "struct":
+        return pa.struct([*map(_arrow_field, column.below)])
+    if column.kind == "list":
+        [element] = column.below
+        return pa.list_(_arrow_field(element))
+    return _PLAIN_TYPES[column.kind]
 
 
-def _arrow_field(field: NestedField) -> pa.Field:
+def _arrow_field(column: TableColumn) -> pa.Field:
     """Field ids are how Iceberg's readers find a column in a file."""
-    metadata = {"PARQUET:field_id": str(field.field_id)}
-    return pa.field(field.name, _arrow_type(field.field_type), nullable=not field.required, metadata=metadata)
+    metadata = {"PARQUET:field_id": str(column.field_id)}
+    return pa.field(column.name, _arrow_type(column), nullable=not column.is_required, metadata=metadata)
 
 
-ARROW_SCHEMA: Final = pa.schema([_arrow_field(field) for field in RAW_SCHEMA.fields])
-"""The raw columns with 32 bit offsets: the layout that records decode into."""
+@lru_cache(_KEPT_SHAPES)
+def arrow_schema(shape: TableShape) -> pa.Schema:
+    """The columns with 32 bit offsets: the layout that records decode into."""
+    return pa.schema([*map(_arrow_field, shape.columns)])
 
-_HEADERS_TYPE: Final = ARROW_SCHEMA.field("_headers").type
-_KINDS: Final = {field.name: (field.type, field.nullable) for field in ARROW_SCHEMA}
+
+_RAW_SCHEMA: Final = arrow_schema(RAW)
+_HEADERS_TYPE: Final = _RAW_SCHEMA.field("_headers").type
+_SYSTEM: Final = {field.name: field for field in _RAW_SCHEMA}
+"""The columns of the log have these types in every shape; their ids may be others."""
 _NO_ENTRIES: Final = pa.array([], _HEADERS_TYPE.value_type)
 
 
-def to_arrow(columns: Columns) -> pa.Table:
-    """The records as a table's rows. Shares the columns' memory: use it up before they change."""
+def to_arrow(columns: Columns, shape: TableShape) -> pa.Table:
+    """The records as rows of a table of this shape. Shares the columns' memory: use it up before they change."""
+    schema = arrow_schema(shape)
+    value = _binary(columns.value, pa.binary())
+    kind = np.where(columns.value.valid == 0, KIND_TOMBSTONE, KIND_RAW).astype(np.int32)
+    typed = decoded(shape, value)
+    if typed is not None:
+        kind[typed.is_typed] = KIND_TYPED_AND_RAW
+    headers = schema.field("_headers").type
     has_headers = np.diff(columns.header_offsets) > 0
     has_timestamp = columns.timestamp_ms >= 0
     arrays = {
@@ -63,25 +80,26 @@ def to_arrow(columns: Columns) -> pa.Table:
         "_offset": pa.array(columns.offset),
         "_timestamp": _fixed(columns.timestamp_ms * 1000, has_timestamp, pa.timestamp("us", tz="UTC")),
         "_timestamp_type": pa.array(columns.timestamp_type),
-        "_kind": pa.array((columns.value.valid == 0).astype(np.int32)),
+        "_kind": pa.array(kind),
         "_key": _binary(columns.key, pa.binary()),
         "_headers": pa.Array.from_buffers(
-            _HEADERS_TYPE,
+            headers,
             len(columns),
             [_bitmap(has_headers), pa.py_buffer(columns.header_offsets)],
             children=[
                 pa.StructArray.from_arrays(
                     [_binary(columns.header_key, pa.string()), _binary(columns.header_value, pa.binary())],
-                    fields=list(_HEADERS_TYPE.value_type),
+                    fields=list(headers.value_type),
                 )
             ],
         ),
         "_headers_raw": _binary(columns.headers_raw, pa.binary()),
-        "_value": _binary(columns.value, pa.binary()),
+        "_value": value,
         "_schema_id": pa.nulls(len(columns), pa.int32()),
         "_crc": pa.array(columns.crc),
+        **({} if typed is None else typed.columns),
     }
-    return pa.Table.from_arrays([arrays[name] for name in ARROW_SCHEMA.names], schema=ARROW_SCHEMA)
+    return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
 
 
 def _bitmap(valid: npt.NDArray[Any]) -> pa.Buffer | None:
@@ -97,9 +115,11 @@ def _binary(column: Binary, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(column.valid), buffers)
 
 
-def canonical(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """The columns in the schema's own types, each in one piece."""
-    return pa.Table.from_arrays([_column(table, name) for name in names], names=list(names))
+def canonical(table: pa.Table, names: Sequence[str], shape: TableShape) -> pa.Table:
+    """The columns in the shape's own types, each in one piece."""
+    schema = arrow_schema(shape)
+    fields = [schema.field(name) for name in names]
+    return pa.Table.from_arrays([_cast(table, field) for field in fields], schema=pa.schema(fields))
 
 
 def places_from_arrow(table: pa.Table) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -147,12 +167,17 @@ def _found(table: pa.Table, name: str) -> pa.ChunkedArray | None:
 
 
 def _column(table: pa.Table, name: str) -> pa.Array:
-    """One contiguous array of the type that the schema has for the column."""
-    kind, is_nullable = _KINDS[name]
+    """A column of the log, whatever the shape."""
+    return _cast(table, _SYSTEM[name])
+
+
+def _cast(table: pa.Table, field: pa.Field) -> pa.Array:
+    """One contiguous array of the type that the column has. Its fields may have other ids."""
+    name, kind = field.name, field.type
     column = _found(table, name)
     if column is None:
         column = pa.chunked_array([pa.nulls(table.num_rows, kind)])
-    if column.null_count and not is_nullable:
+    if column.null_count and not field.nullable:
         raise CorruptObject(f"rows lack their column {name}, which every record has")
     if column.type != kind:
         column = column.cast(kind)

@@ -1,6 +1,7 @@
 """Columns to one Parquet file of a stream's table."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import BinaryIO, Final
 
 import numpy as np
@@ -9,27 +10,22 @@ import pyarrow as pa
 
 from lakestream.model import WrittenFile
 from lakestream.records import Columns, crc32c
-from lakestream.table.parquet.arrow import ARROW_SCHEMA, places_from_arrow, to_arrow
+from lakestream.table.parquet.arrow import arrow_schema, places_from_arrow, to_arrow
 from lakestream.table.parquet.compression import DEFAULT_COMPRESSION
 from lakestream.table.parquet.seal import seal
 from lakestream.table.parquet.writing import Compressor, ParquetFile, Rules
+from lakestream.table.shape import TableShape
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 
-_JUDGED: Final = Rules(has_statistics=True)
-RULES: Final = {
-    # Bounds where they prune or tell every row, null counts where a reader can then leave a column out.
-    "_stream_partition": _JUDGED,
-    "_offset": _JUDGED,
-    "_timestamp": _JUDGED,
-    "_timestamp_type": _JUDGED,
-    "_key": _JUDGED,
-    "_headers.list.element.key": _JUDGED,
-    "_headers_raw": _JUDGED,
-    "_crc": Rules(is_noise=True),
-}
-"""How the columns of a stream's table are written, by their paths."""
+_KEPT_SHAPES: Final = 256
+
+
+@lru_cache(_KEPT_SHAPES)
+def rules_of(shape: TableShape) -> dict[str, Rules]:
+    """How the columns are written, by their paths. Shared: never change them."""
+    return {path: Rules(leaf.has_statistics, leaf.is_noise) for path, leaf in shape.leaves()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +63,12 @@ class StreamFileWriter:
     Blocking; for workers. The sink stays open and is the caller's to store: a `BytesIO`, a temporary file.
     """
 
-    def __init__(self, sink: BinaryIO, compressor: Compressor | None = None) -> None:
+    def __init__(self, sink: BinaryIO, shape: TableShape, compressor: Compressor | None = None) -> None:
         self._sink = sink
         self._start = sink.tell()
-        self._parquet = ParquetFile(sink, ARROW_SCHEMA, compressor or Compressor(DEFAULT_COMPRESSION), RULES)
+        self._shape = shape
+        used = compressor or Compressor(DEFAULT_COMPRESSION)
+        self._parquet = ParquetFile(sink, arrow_schema(shape), used, rules_of(shape))
         self._first_partition = -1
         self._last = (-1, -1)
         self._record_count = 0
@@ -95,10 +93,10 @@ class StreamFileWriter:
         """
         if len(columns):
             self._check_order(columns.partition, columns.offset)
-            self._write(to_arrow(columns), columns.partition, columns.offset, columns.timestamp_ms)
+            self._write(to_arrow(columns, self._shape), columns.partition, columns.offset, columns.timestamp_ms)
 
     def write_rows(self, rows: pa.Table) -> None:
-        """The same for rows of a table as they are, in `ARROW_SCHEMA`."""
+        """The same for rows of a table as they are, in the schema of its shape."""
         if rows.num_rows:
             partition, offset, timestamp_ms = places_from_arrow(rows)
             self._check_order(partition, offset)

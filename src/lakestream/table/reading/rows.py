@@ -18,6 +18,7 @@ from lakestream.table.parquet.files import GroupRead, ParquetFiles
 from lakestream.table.parquet.footers import ParquetFooter, RowGroup
 from lakestream.table.reading.cache import SharedCache
 from lakestream.table.reading.deletes import Deleted
+from lakestream.table.shape import RAW
 
 T = TypeVar("T")
 Longs = npt.NDArray[np.int64]
@@ -236,7 +237,7 @@ class RowReader:
 
     async def take(self, group: DecodedGroup, rows: Longs) -> pa.Table:
         """The record columns of some rows, uncached, in the schema's types."""
-        return await self.read(group, lambda table: canonical(table, RECORD_COLUMNS).take(pa.array(rows)))
+        return await self.read(group, lambda table: canonical(table, RECORD_COLUMNS, RAW).take(pa.array(rows)))
 
     async def read(self, group: DecodedGroup, convert: Callable[[pa.Table], T], *, pieces: bool = False) -> T:
         """What `convert`, which runs in a thread, makes of the record columns, uncached."""

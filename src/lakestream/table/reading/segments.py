@@ -18,10 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakestream.records import Encoder
-from lakestream.table.parquet.arrow import ARROW_SCHEMA, from_arrow
+from lakestream.table.parquet.arrow import arrow_schema, from_arrow
 from lakestream.table.reading.deletes import Deleted
 from lakestream.table.reading.files import UNBOUNDED, FileIndex
 from lakestream.table.reading.rows import DecodedGroup, RowPlaces, RowReader, check_unique, some_at_once, sorted_encoder
+from lakestream.table.shape import RAW
 
 _GLANCE_GROUPS: Final = 2
 _GLANCE_BYTES: Final = 4 * 1024 * 1024
@@ -292,4 +293,4 @@ def _bytes_per_row(cluster: Sequence[DecodedGroup]) -> int:
 
 
 def _encoder(tables: Sequence[pa.Table]) -> Encoder:
-    return sorted_encoder(from_arrow(pa.concat_tables(tables) if tables else ARROW_SCHEMA.empty_table()))
+    return sorted_encoder(from_arrow(pa.concat_tables(tables) if tables else arrow_schema(RAW).empty_table()))

@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.objects.store import Buffer, ObjectStore
-from lakestream.records.columns import ARENA_BYTES
-from lakestream.table.parquet.arrow import ARROW_SCHEMA, canonical, places_from_arrow
+from lakestream.table.parquet.arrow import arrow_schema, canonical, places_from_arrow
 from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
 from lakestream.table.parquet.files import ParquetFiles
 from lakestream.table.parquet.writer import StreamFileWriter, WrittenStats
@@ -26,7 +25,8 @@ from lakestream.table.parquet.writing import Compressor
 from lakestream.table.reading.cache import SharedCache
 from lakestream.table.reading.deletes import Deleted, load_deletes
 from lakestream.table.reading.rows import DecodedGroup, RowReader, check_unique
-from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC, UNPARTITIONED
+from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC_ID, UNPARTITIONED
+from lakestream.table.shape import RAW, TableShape
 
 Keep = Callable[[pa.Table], npt.NDArray[np.bool_]]
 """Which of the rows, in (partition, offset) order, are to stay. Runs in a thread."""
@@ -62,27 +62,28 @@ class Rewriter:
         files: Sequence[DataFile],
         deletes: Sequence[PositionDeletes],
         *,
+        shape: TableShape,
         own_file_bytes: int,
         compression: Compression = DEFAULT_COMPRESSION,
         keep: Keep | None = None,
     ) -> list[Rewritten]:
         """A partition with at least `own_file_bytes` in the files gets files of its own, one per offset window; the
         others share one. No file at all if no row is left. Raises `Unmergeable`, `ObjectMissing`, `CorruptObject`."""
-        groups = [group for file in files for group in await self._groups(file)]
+        groups = [group for file in files for group in await self._groups(file, shape)]
         size_bytes = sum(group.row_group.size_bytes for group in groups)
         deleted = await load_deletes(deletes, self._files, self._cache)
         if size_bytes > self._max_bytes:
             if len(files) > 1:
                 raise Unmergeable(f"{size_bytes} bytes are more than the {self._max_bytes} that are rewritten at once")
-            return await self._stream(files[0], groups, deleted, compression, keep)
-        tables = [await self._read(group, deleted) for group in groups]
+            return await self._stream(files[0], groups, deleted, shape, compression, keep)
+        tables = [await self._read(group, deleted, shape) for group in groups]
         stored_bytes = sum(file.size_bytes for file in files)
-        return await asyncio.to_thread(_write, tables, stored_bytes, own_file_bytes, compression, keep)
+        return await asyncio.to_thread(_write, tables, stored_bytes, own_file_bytes, shape, compression, keep)
 
     async def read(
         self, file: DataFile, deleted: Deleted, columns: Sequence[str], take: Callable[[pa.Table], None]
     ) -> None:
-        """Hands over those of the columns and rows of a file that are there, row group by row group, in a thread."""
+        """Hands over those of the log's columns and of the rows of a file that are there, by row group, in a thread."""
         for group in await self._rows.groups(file):
             row_group, footer = group.row_group, group.footer
             take_there = partial(_take_there, columns=columns, group=group, deleted=deleted, take=take)
@@ -96,19 +97,20 @@ class Rewriter:
         file: DataFile,
         groups: Sequence[DecodedGroup],
         deleted: Deleted,
+        shape: TableShape,
         compression: Compression,
         keep: Keep | None,
     ) -> list[Rewritten]:
         """One large file, row group by row group, which must be in order; only the new file is held as a whole."""
         sink = io.BytesIO()
-        writer = StreamFileWriter(sink, Compressor(compression))
+        writer = StreamFileWriter(sink, shape, Compressor(compression))
 
         def write(rows: pa.Table) -> None:
-            rows = _sorted([rows])
+            rows = _sorted([rows], shape)
             writer.write_rows(rows if keep is None or not rows.num_rows else rows.filter(pa.array(keep(rows))))
 
         for group in groups:
-            rows = await self._read(group, deleted)
+            rows = await self._read(group, deleted, shape)
             try:
                 await asyncio.to_thread(write, rows)
             except ValueError as error:
@@ -118,56 +120,63 @@ class Rewriter:
         stats = await asyncio.to_thread(writer.close)
         return [Rewritten(sink.getbuffer(), stats, file.spec_id)]
 
-    async def _groups(self, file: DataFile) -> list[DecodedGroup]:
+    async def _groups(self, file: DataFile, shape: TableShape) -> list[DecodedGroup]:
         groups = await self._rows.groups(file)
         for group in groups[:1]:
             names = group.footer.metadata.schema.to_arrow_schema().names
-            foreign = sorted(set(names) - set(ARROW_SCHEMA.names))
+            foreign = sorted(set(names) - set(shape.names))
             if foreign:
                 raise Unmergeable(f"{file.path} has the columns {', '.join(foreign)}, which would be lost")
         return groups
 
-    async def _read(self, group: DecodedGroup, deleted: Deleted) -> pa.Table:
-        names = ARROW_SCHEMA.names
+    async def _read(self, group: DecodedGroup, deleted: Deleted, shape: TableShape) -> pa.Table:
+        names = shape.names
         return await self._files.read(
-            group.row_group, group.footer, names, lambda table: _there(table, names, group, deleted)
+            group.row_group, group.footer, names, lambda table: _there(table, names, shape, group, deleted)
         )
 
 
 def _take_there(
     table: pa.Table, columns: Sequence[str], group: DecodedGroup, deleted: Deleted, take: Callable[[pa.Table], None]
 ) -> None:
-    take(_there(table, columns, group, deleted))
+    take(_there(table, columns, RAW, group, deleted))
 
 
-def _there(table: pa.Table, columns: Sequence[str], group: DecodedGroup, deleted: Deleted) -> pa.Table:
+def _there(
+    table: pa.Table, columns: Sequence[str], shape: TableShape, group: DecodedGroup, deleted: Deleted
+) -> pa.Table:
     kept = deleted.kept(group.row_group.path, group.row_group.first_row, group.row_group.row_count)
-    rows = canonical(table, columns)
+    rows = canonical(table, columns, shape)
     return rows if kept is None else rows.filter(pa.array(kept))
 
 
 def _write(
-    tables: Sequence[pa.Table], stored_bytes: int, own_file_bytes: int, compression: Compression, keep: Keep | None
+    tables: Sequence[pa.Table],
+    stored_bytes: int,
+    own_file_bytes: int,
+    shape: TableShape,
+    compression: Compression,
+    keep: Keep | None,
 ) -> list[Rewritten]:
-    rows = _sorted(tables)
+    rows = _sorted(tables, shape)
     all_rows = rows.num_rows
     if keep is not None and all_rows:
         rows = rows.filter(pa.array(keep(rows)))
     if not rows.num_rows:
         return []
     row_bytes = max(1, stored_bytes // all_rows)
-    chunk_rows = max(1, ARENA_BYTES // max(1, rows.nbytes // rows.num_rows))
+    chunk_rows = max(1, shape.row_group_bytes // max(1, rows.nbytes // rows.num_rows))
     own, shared = _layout(rows, max(1, -(-own_file_bytes // row_bytes)))
-    write = partial(_file, compressor=Compressor(compression), chunk_rows=chunk_rows)
-    found = [write([rows.slice(start, stop - start)], STREAM_SPEC.spec_id) for start, stop in own]
+    write = partial(_file, shape=shape, compressor=Compressor(compression), chunk_rows=chunk_rows)
+    found = [write([rows.slice(start, stop - start)], STREAM_SPEC_ID) for start, stop in own]
     if shared:
         found.append(write([rows.slice(start, stop - start) for start, stop in shared], UNPARTITIONED.spec_id))
     return found
 
 
-def _sorted(tables: Sequence[pa.Table]) -> pa.Table:
-    rows = pa.concat_tables(tables) if tables else ARROW_SCHEMA.empty_table()
-    rows = canonical(rows, ARROW_SCHEMA.names)
+def _sorted(tables: Sequence[pa.Table], shape: TableShape) -> pa.Table:
+    rows = pa.concat_tables(tables) if tables else arrow_schema(shape).empty_table()
+    rows = canonical(rows, shape.names, shape)
     partition, offset, _ = places_from_arrow(rows)
     order = np.lexsort((offset, partition))
     if not np.array_equal(order, np.arange(len(order))):
@@ -175,7 +184,7 @@ def _sorted(tables: Sequence[pa.Table]) -> pa.Table:
         partition, offset = partition[order], offset[order]
     for start, stop in pairwise([0, *(np.flatnonzero(np.diff(partition)) + 1).tolist(), len(partition)]):
         check_unique(offset[start:stop])
-    return pa.Table.from_arrays(canonical(rows, ARROW_SCHEMA.names).columns, schema=ARROW_SCHEMA)
+    return canonical(rows, shape.names, shape)
 
 
 def _layout(rows: pa.Table, own_rows: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
@@ -192,9 +201,11 @@ def _layout(rows: pa.Table, own_rows: int) -> tuple[list[tuple[int, int]], list[
     return own, [run for run in runs if int(partition[run[0]]) not in large]
 
 
-def _file(parts: Sequence[pa.Table], spec_id: int, *, compressor: Compressor, chunk_rows: int) -> Rewritten:
+def _file(
+    parts: Sequence[pa.Table], spec_id: int, *, shape: TableShape, compressor: Compressor, chunk_rows: int
+) -> Rewritten:
     sink = io.BytesIO()
-    writer = StreamFileWriter(sink, compressor)
+    writer = StreamFileWriter(sink, shape, compressor)
     for chunk in _chunks(pa.concat_tables(parts), chunk_rows):
         writer.write_rows(chunk)
     stats = writer.close()

@@ -1,0 +1,133 @@
+"""What the table of one stream looks like: its columns with their field ids, how each is written, and the codec that
+fills those of the value.
+
+A value that views, plans and tiles carry. It knows neither Arrow nor PyIceberg, which a broker loads late: `schema` has
+the same in Iceberg's words, `parquet.arrow` in Arrow's. Every shape has the columns of the log (`SYSTEM_NAMES`), found
+by their names; the others are columns of the value, before or after them.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final, Literal
+
+import msgspec
+
+KIND_RAW: Final = 0
+KIND_TOMBSTONE: Final = 1
+KIND_TYPED: Final = 2
+KIND_TYPED_AND_RAW: Final = 3
+"""What `_kind` says of a row: which columns hold its value."""
+
+Encoding = Literal["plain", "delta", "dictionary"]
+Kind = Literal["boolean", "int", "long", "float", "double", "date", "timestamptz", "string", "binary", "list", "struct"]
+
+
+class TableColumn(msgspec.Struct, frozen=True, array_like=True):
+    """`kind` is Iceberg's word for a type; a list has its element `below` it, a struct its fields.
+
+    `has_statistics`: a file has bounds and null counts of it, where they prune, tell every row, or let a reader leave
+    the column out. `is_full`: manifests have its bounds uncut. `is_noise`: it does not compress."""
+
+    field_id: int
+    name: str
+    kind: Kind
+    is_required: bool = False
+    encoding: Encoding = "plain"
+    has_statistics: bool = False
+    is_full: bool = False
+    is_noise: bool = False
+    below: "tuple[TableColumn, ...]" = ()
+
+
+_HEADER: Final = (
+    TableColumn(9, "key", "string", has_statistics=True),
+    TableColumn(10, "value", "binary"),
+)
+SYSTEM_COLUMNS: Final = (
+    TableColumn(1, "_stream_partition", "int", True, "delta", has_statistics=True, is_full=True),
+    TableColumn(2, "_offset", "long", True, "delta", has_statistics=True, is_full=True),
+    TableColumn(3, "_timestamp", "timestamptz", False, "delta", has_statistics=True, is_full=True),
+    TableColumn(4, "_timestamp_type", "int", True, "delta", has_statistics=True),
+    TableColumn(5, "_kind", "int", True, "delta"),
+    TableColumn(6, "_key", "binary", has_statistics=True),
+    TableColumn(7, "_headers", "list", below=(TableColumn(8, "element", "struct", below=_HEADER),)),
+    TableColumn(11, "_headers_raw", "binary", has_statistics=True),
+    TableColumn(12, "_value", "binary"),
+    TableColumn(13, "_schema_id", "int", False, "delta"),
+    TableColumn(14, "_crc", "int", True, is_noise=True),
+)
+"""Of the log, with the ids that they have in a raw table. Value columns begin at 100."""
+SYSTEM_NAMES: Final = frozenset(column.name for column in SYSTEM_COLUMNS)
+
+
+class TableShape(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=True):
+    """`codec` names what fills the value's columns (`parquet.codec`); empty: there are none. Packed it is as long as
+    what sets it apart from the raw one."""
+
+    columns: tuple[TableColumn, ...] = SYSTEM_COLUMNS
+    codec: str = ""
+    row_group_bytes: int = 16 * 1024 * 1024
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def value_columns(self) -> tuple[TableColumn, ...]:
+        return tuple(column for column in self.columns if column.name not in SYSTEM_NAMES)
+
+    def __reduce__(self) -> tuple[Callable[[bytes], "TableShape"], tuple[bytes]]:
+        """Pickled as it is packed."""
+        return unpack_shape, (msgspec.msgpack.encode(self),)
+
+    def field_id(self, name: str) -> int:
+        """Of a column. An engine may have taken any id that a system column has elsewhere."""
+        return next(column.field_id for column in self.columns if column.name == name)
+
+    def leaves(self) -> Iterator[tuple[str, TableColumn]]:
+        """What Parquet stores, by its path there, in order."""
+        for column in self.columns:
+            yield from _leaves(column.name, column)
+
+
+RAW: Final = TableShape()
+"""Of a stream whose values are bytes."""
+
+_PACKED: Final = msgspec.msgpack.Decoder(TableShape)
+_SHAPES: Final = msgspec.json.Decoder(TableShape)
+
+
+def shape_text(shape: TableShape) -> str:
+    return msgspec.json.encode(shape).decode()
+
+
+def unpack_shape(data: bytes) -> TableShape:
+    return _PACKED.decode(data)
+
+
+def parse_shape(text: str) -> TableShape:
+    """Raises ValueError unless it is a shape with all columns of the log in their types."""
+    try:
+        found = _SHAPES.decode(text)
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from error
+    ids = {column.field_id for column in found.columns}
+    if len(set(found.names)) != len(found.columns) or len(ids) != len(found.columns):
+        raise ValueError("a shape has a column twice")
+    if found.value_columns and not found.codec:
+        raise ValueError("a shape names no codec for the columns of its values")
+    kinds = {column.name: _kind(column) for column in found.columns}
+    for column in SYSTEM_COLUMNS:
+        if kinds.get(column.name) != _kind(column):
+            raise ValueError(f"a shape lacks the column {column.name}, or has it in another type")
+    return found
+
+
+def _kind(column: TableColumn) -> tuple[object, ...]:
+    return column.kind, column.is_required, tuple((each.name, _kind(each)) for each in column.below)
+
+
+def _leaves(path: str, column: TableColumn) -> Iterator[tuple[str, TableColumn]]:
+    if not column.below:
+        yield path, column
+    for child in column.below:
+        yield from _leaves(f"{path}.list.element" if column.kind == "list" else f"{path}.{child.name}", child)
