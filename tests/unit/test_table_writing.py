@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from support import lake
 from support.former import former
 
+from lakestream.records import crc32c
 from lakestream.table.parquet.arrow import arrow_schema
 from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
-from lakestream.table.parquet.writer import StreamFileWriter, rules_of
-from lakestream.table.parquet.writing import Compressor, ParquetFile, pages
-from lakestream.table.parquet.writing.shred import shred
-from lakestream.table.parquet.writing.thrift import BINARY, I32, I64, LIST, STRUCT, TRUE, array, struct
+from lakestream.table.parquet.file import ParquetFile
+from lakestream.table.parquet.seal import chunk_checksums, chunk_range, seal, sealed_name
+from lakestream.table.parquet.writer import StreamFileWriter
 from lakestream.table.shape import RAW
 
 MICROS = pa.timestamp("us", tz="UTC")
@@ -53,15 +53,38 @@ def table(rows: list[dict[str, Any]]) -> pa.Table:
 
 def ours(groups: list[pa.Table], compression: Compression = DEFAULT_COMPRESSION) -> bytes:
     sink = io.BytesIO()
-    file = ParquetFile(sink, arrow_schema(RAW), Compressor(compression), rules_of(RAW))
+    file = ParquetFile(sink, RAW, compression)
     for group in groups:
         file.write(group)
-    file.close({"k": "v"})
-    return sink.getvalue()
+    footer = file.close()
+    data = sink.getvalue()
+    assert data.endswith(footer)
+    assert file.size_bytes == len(data)
+    return data
 
 
 def read(data: bytes) -> pa.Table:
     return pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True).read()
+
+
+def check_seal(data: bytes, metadata: pq.FileMetaData) -> None:
+    """The footer holds CRC32C of every chunk as it is in the file."""
+    chunks = [
+        metadata.row_group(group).column(column)
+        for group in range(metadata.num_row_groups)
+        for column in range(metadata.num_columns)
+    ]
+    found = tuple(crc32c(data[slice(*chunk_range(chunk))]) for chunk in chunks)
+    assert chunk_checksums(sealed_name("t.parquet", 0), metadata) == found
+
+
+def test_a_key_that_looks_like_the_room_for_checksums_stays_what_it_is() -> None:
+    """It is a bound, so it stands in the footer, too."""
+    [(_, room)] = seal([0] * 12).items()
+    rows = lake.table([1]).set_column(5, arrow_schema(RAW).field("_key"), pa.array([room.encode()], pa.binary()))
+    data = ours([rows])
+    check_seal(data, pq.read_metadata(io.BytesIO(data)))
+    assert read(data)["_key"].to_pylist() == [room.encode()]
 
 
 def bounds(data: bytes) -> list[object]:
@@ -80,22 +103,17 @@ def bounds(data: bytes) -> list[object]:
 
 
 @settings(max_examples=200, deadline=None)
-@given(
-    groups=st.lists(st.lists(row, min_size=1, max_size=40), min_size=1, max_size=3),
-    page_bytes=st.sampled_from([8, 100, 1 << 20]),
-)
-def test_arrow_reads_what_was_written(groups: list[list[dict[str, Any]]], page_bytes: int) -> None:
-    """Whatever is null or empty, in one page or in many. Schema and bounds are as Arrow writes them."""
+@given(groups=st.lists(st.lists(row, min_size=1, max_size=40), min_size=1, max_size=3))
+def test_arrow_reads_what_was_written(groups: list[list[dict[str, Any]]]) -> None:
+    """Whatever is null or empty. Schema and bounds are those of former files, and every chunk has its checksum."""
     tables = [table(rows) for rows in groups]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pages, "_PAGE_BYTES", page_bytes)
-        data = ours(tables)
+    data = ours(tables)
     assert read(data).equals(pa.concat_tables(tables))
     theirs, _ = former(tables)
     mine, other = (pq.read_metadata(io.BytesIO(file)) for file in (data, theirs))
     assert mine.schema.equals(other.schema)
     assert pq.read_schema(io.BytesIO(data)).remove_metadata().equals(arrow_schema(RAW), check_metadata=True)
-    assert mine.metadata == {b"k": b"v"}
+    check_seal(data, mine)
     assert bounds(data) == bounds(theirs)
     assert [mine.row_group(index).num_rows for index in range(mine.num_row_groups)] == [*map(len, groups)]
 
@@ -141,17 +159,6 @@ def test_every_engine_reads_it(codec: str, tmp_path: Path) -> None:
     assert sorted(found, key=lambda row: row["_offset"]) == sorted(want, key=lambda row: row["_offset"])
 
 
-def test_pages_are_no_larger_than_they_should_be_unless_a_row_is() -> None:
-    values = [b"a" * 900, None, b"b" * 3_000_000, b"", *[b"c" * 1000] * 4000]
-    [leaf] = shred(arrow_schema(RAW).field("_value"), pa.array(values, pa.binary()))
-    cuts = [*pages._pages(leaf, True)]
-    assert [first for first, _ in cuts] == [0, *(last for _, last in cuts[:-1])]
-    assert cuts[-1][1] == len(values)
-    sizes = [sum(4 + len(value) for value in values[first:last] if value is not None) for first, last in cuts]
-    assert all(size <= 1024 * 1024 or last - first == 1 for size, (first, last) in zip(sizes, cuts, strict=True))
-    assert len(cuts) < 9, "nor are they cut for nothing"
-
-
 def test_checksums_are_left_as_they_are() -> None:
     """They do not get smaller, however hard one tries."""
     metadata = pq.read_metadata(io.BytesIO(ours([wide(200, 10)])))
@@ -172,7 +179,7 @@ def test_rows_of_another_shape_are_refused() -> None:
     with pytest.raises(ValueError, match="not what this file is for"):
         writer.write_rows(lake.table([1]).drop_columns(["_crc"]))
     required = arrow_schema(RAW).get_field_index("_crc")
-    with pytest.raises(ValueError, match="_crc has nulls"):
+    with pytest.raises(ValueError, match="non-nullable"):
         writer.write_rows(
             lake.table([1]).set_column(required, arrow_schema(RAW).field(required), pa.array([None], pa.int32()))
         )
@@ -182,17 +189,6 @@ def test_files_of_former_versions_differ_in_nothing_that_is_read() -> None:
     rows = lake.table(range(50))
     data, _ = former([rows])
     assert read(data).equals(read(ours([rows])))
-
-
-def test_thrift_by_the_letter_of_the_protocol() -> None:
-    """Examples worked out by hand from the protocol's description."""
-    assert struct((1, I32, -1), (16, I64, 150), (40, TRUE, True)) == bytes([0x15, 1, 0xF6, 0xAC, 2, 1, 0x50, 0])
-    assert array(BINARY, [b"ab"] * 15) == bytes([0xF8, 15]) + b"\x02ab" * 15
-    assert (
-        struct((3, I32, None), (4, LIST, array(I32, [1])), (5, BINARY, b"x"))
-        == bytes([0x49, 0x15, 2, 0x18, 1]) + b"x\0"
-    )
-    assert array(STRUCT, []) == b"\x0c"
 
 
 def test_a_column_without_rules_has_no_statistics() -> None:

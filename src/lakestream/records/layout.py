@@ -32,10 +32,6 @@ MIN_RECORD_BYTES: Final = 7
 """Length, attributes, two deltas, key length, value length, header count, a byte each."""
 MIN_HEADER_BYTES: Final = 2
 
-DELTA_BLOCK: Final = 128
-DELTA_GROUP: Final = 32
-"""Numbers whose differences are packed beside one lowest, and with one number of bits."""
-
 
 class Status(IntEnum):
     """What a kernel found. Errors are negative."""

@@ -34,9 +34,6 @@ _PROTOTYPES: Final = {
     "decode_run": (_LONG, _BYTES, _LONG, _LONG, _LONGS, _LONGS, _LONG),
     "decode_batch": (_LONG, _BYTES, _BYTES, _LONG, _LONG, _LONG, _LONGS, _LONGS, _LONG),
     "encode_rows": (_LONG, _LONGS, _LONGS, _LONG, _BYTES, _LONG, _LONG, _LONG, _LONGS, _LONG),
-    "pack_binary": (_LONG, _LONGS, _BYTES, _LONG, _LONG, _BYTES),
-    "pack_deltas": (_LONG, _LONGS, _LONG, _LONG, _BYTES),
-    "extremes": (_LONG, _LONGS, _BYTES, _LONG, _LONGS),
 }
 """Result and arguments of every entry, as `kernels.entries.SIGNATURES` has them. Calls release the interpreter lock."""
 
@@ -114,9 +111,6 @@ class Kernels:
         self.decode_run = self._entry("decode_run")
         self.decode_batch = self._entry("decode_batch")
         self.encode_rows = self._entry("encode_rows")
-        self.pack_binary = self._entry("pack_binary")
-        self.pack_deltas = self._entry("pack_deltas")
-        self.extremes = self._entry("extremes")
 
     def _entry(self, name: str) -> Callable[..., int]:
         address = self._engine.get_function_address(name)

@@ -43,16 +43,16 @@ _HEADER: Final = (
     TableColumn(10, "value", "binary"),
 )
 SYSTEM_COLUMNS: Final = (
-    TableColumn(1, "_stream_partition", "int", True, "delta", has_statistics=True, is_full=True),
+    TableColumn(1, "_stream_partition", "int", True, "dictionary", has_statistics=True, is_full=True),
     TableColumn(2, "_offset", "long", True, "delta", has_statistics=True, is_full=True),
     TableColumn(3, "_timestamp", "timestamptz", False, "delta", has_statistics=True, is_full=True),
-    TableColumn(4, "_timestamp_type", "int", True, "delta", has_statistics=True),
-    TableColumn(5, "_kind", "int", True, "delta"),
+    TableColumn(4, "_timestamp_type", "int", True, "dictionary", has_statistics=True),
+    TableColumn(5, "_kind", "int", True, "dictionary"),
     TableColumn(6, "_key", "binary", has_statistics=True),
     TableColumn(7, "_headers", "list", below=(TableColumn(8, "element", "struct", below=_HEADER),)),
     TableColumn(11, "_headers_raw", "binary", has_statistics=True),
     TableColumn(12, "_value", "binary"),
-    TableColumn(13, "_schema_id", "int", False, "delta"),
+    TableColumn(13, "_schema_id", "int", False, "dictionary"),
     TableColumn(14, "_crc", "int", True, is_noise=True),
 )
 """Of the log, with the ids that they have in a raw table. Value columns begin at 100."""

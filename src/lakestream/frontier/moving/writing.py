@@ -25,9 +25,7 @@ from lakestream.objects import Buffer, ObjectStore
 from lakestream.records import Arena, Columns, Run, decode, walk
 from lakestream.table.parquet.seal import sealed_name
 from lakestream.table.parquet.writer import StreamFileWriter
-from lakestream.table.parquet.writing import Compressor
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC_ID, UNPARTITIONED
-from lakestream.table.shape import TableShape
 
 
 def write_tile(tile: Tile, file_id: UUID, *, ends_at_once: bool = False) -> list[WrittenFile]:
@@ -77,12 +75,12 @@ class _Finished:
 class _OpenFile:
     """A Parquet file under way; its name says where the range ends that is committed with it."""
 
-    def __init__(self, shape: TableShape, compressor: Compressor, part: Slice, spec_id: int) -> None:
+    def __init__(self, tile: Tile, part: Slice, spec_id: int) -> None:
         self._partition = part.partition
         self._last = last_offset(part)
         self._spec_id = spec_id
         self._sink = io.BytesIO()
-        self._writer = StreamFileWriter(self._sink, shape, compressor)
+        self._writer = StreamFileWriter(self._sink, tile.shape, tile.compression)
 
     def write(self, columns: Columns) -> None:
         self._writer.write(columns)
@@ -100,21 +98,18 @@ class _OpenFile:
 def _files(tile: Tile, held: Bytes, file_id: UUID, arena: Arena) -> Iterator[_Finished]:
     """Slices that are big enough get files of their own, one per offset window; the small ones share one file."""
     ids = map(partial(nth_id, file_id), count())
-    compressor = Compressor(tile.compression)
     small = [part for part in tile.slices if slice_bytes(part) < tile.own_file_bytes]
     if small:
-        yield from _shared(tile, small, held, ids, arena, compressor)
+        yield from _shared(tile, small, held, ids, arena)
     for part in tile.slices:
         if slice_bytes(part) >= tile.own_file_bytes:
-            yield from _windows(tile, part, held, ids, arena, compressor)
+            yield from _windows(tile, part, held, ids, arena)
 
 
-def _shared(
-    tile: Tile, parts: Sequence[Slice], held: Bytes, ids: Iterator[UUID], arena: Arena, compressor: Compressor
-) -> Iterator[_Finished]:
+def _shared(tile: Tile, parts: Sequence[Slice], held: Bytes, ids: Iterator[UUID], arena: Arena) -> Iterator[_Finished]:
     file: _OpenFile | None = None
     for columns in _decode(tile, parts, held, arena):
-        file = file or _OpenFile(tile.shape, compressor, parts[0], UNPARTITIONED.spec_id)
+        file = file or _OpenFile(tile, parts[0], UNPARTITIONED.spec_id)
         file.write(columns)
         if file.size_bytes >= tile.target_file_bytes:
             yield file.finish(tile.location, next(ids))
@@ -123,9 +118,7 @@ def _shared(
         yield file.finish(tile.location, next(ids))
 
 
-def _windows(
-    tile: Tile, part: Slice, held: Bytes, ids: Iterator[UUID], arena: Arena, compressor: Compressor
-) -> Iterator[_Finished]:
+def _windows(tile: Tile, part: Slice, held: Bytes, ids: Iterator[UUID], arena: Arena) -> Iterator[_Finished]:
     file: _OpenFile | None = None
     current = -1
     for columns in _decode(tile, [part], held, arena):
@@ -134,7 +127,7 @@ def _windows(
                 yield file.finish(tile.location, next(ids))
                 file = None
             current = window
-            file = file or _OpenFile(tile.shape, compressor, part, STREAM_SPEC_ID)
+            file = file or _OpenFile(tile, part, STREAM_SPEC_ID)
             file.write(rows)
     if file is not None:
         yield file.finish(tile.location, next(ids))

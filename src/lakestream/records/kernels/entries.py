@@ -8,7 +8,7 @@ from typing import Any
 
 from numba import cfunc, njit, types
 
-from lakestream.records.kernels import batch, checksum, decode, encode, pack
+from lakestream.records.kernels import batch, checksum, decode, encode
 from lakestream.records.kernels.intrinsics import get_i64
 
 LONG = types.int64
@@ -79,19 +79,6 @@ def encode_rows(table, rows, stop, out, limit, batch_bytes, batch_records, curso
     return encode.encode(source_at(table, 0), rows, stop, out, limit, batch_bytes, batch_records, cursor, checks)
 
 
-def pack_binary(offsets, data, first, last, out):
-    return pack.pack_binary(offsets, data, first, last, out)
-
-
-def pack_deltas(values, is_wide, count, out):
-    return pack.pack_deltas(values, is_wide, count, out)
-
-
-def extremes(offsets, data, count, result):
-    pack.extremes(offsets, data, count, result)
-    return 0
-
-
 SIGNATURES = {
     crc32c: types.uint32(types.uint32, LONG, LONG, LONG),
     check_records: LONG(LONG, LONG, LONG, LONG, LONG, LONG, LONG, LONG, LONG),
@@ -99,9 +86,6 @@ SIGNATURES = {
     decode_run: LONG(LONG, LONG, LONG, LONG, LONG, LONG),
     decode_batch: LONG(LONG, LONG, LONG, LONG, LONG, LONG, LONG, LONG),
     encode_rows: LONG(LONG, LONG, LONG, LONG, LONG, LONG, LONG, LONG, LONG),
-    pack_binary: LONG(LONG, LONG, LONG, LONG, LONG),
-    pack_deltas: LONG(LONG, LONG, LONG, LONG),
-    extremes: LONG(LONG, LONG, LONG, LONG),
 }
 
 

@@ -55,22 +55,6 @@ def _store(width, number, *, wire):
     return intrinsic(declare)
 
 
-def _put(width, number):
-    """Anywhere, least significant byte first."""
-    kind = ir.IntType(width)
-
-    def declare(typingctx, address, index, value):
-        def generate(context, builder, signature, args):
-            address, index, value = args
-            store = builder.store(value, _byte_pointer(builder, address, index, kind))
-            store.align = 1
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64, number), generate
-
-    return intrinsic(declare)
-
-
 get_u8 = _load(8, types.uint8, wire=False)
 get_i32 = _load(32, types.int32, wire=False)
 get_i64 = _load(64, types.int64, wire=False)
@@ -83,8 +67,6 @@ read_i64 = _load(64, types.int64, wire=True)
 write_i16 = _store(16, types.int16, wire=True)
 write_i32 = _store(32, types.int32, wire=True)
 write_i64 = _store(64, types.int64, wire=True)
-put_i32 = _put(32, types.int32)
-put_i64 = _put(64, types.int64)
 
 
 @intrinsic

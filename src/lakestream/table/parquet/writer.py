@@ -1,8 +1,7 @@
 """Columns to one Parquet file of a stream's table."""
 
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import BinaryIO, Final
+from io import BytesIO
 
 import numpy as np
 import numpy.typing as npt
@@ -10,22 +9,13 @@ import pyarrow as pa
 
 from lakestream.model import WrittenFile
 from lakestream.records import Columns, crc32c
-from lakestream.table.parquet.arrow import arrow_schema, places_from_arrow, to_arrow
-from lakestream.table.parquet.compression import DEFAULT_COMPRESSION
-from lakestream.table.parquet.seal import seal
-from lakestream.table.parquet.writing import Compressor, ParquetFile, Rules
+from lakestream.table.parquet.arrow import places_from_arrow, to_arrow
+from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
+from lakestream.table.parquet.file import ParquetFile
 from lakestream.table.shape import TableShape
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
-
-_KEPT_SHAPES: Final = 256
-
-
-@lru_cache(_KEPT_SHAPES)
-def rules_of(shape: TableShape) -> dict[str, Rules]:
-    """How the columns are written, by their paths. Shared: never change them."""
-    return {path: Rules(leaf.has_statistics, leaf.is_noise) for path, leaf in shape.leaves()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +50,12 @@ class WrittenStats:
 class StreamFileWriter:
     """Writes records in (partition, offset) order, each `write` a row group: an arena's fill is the right size.
 
-    Blocking; for workers. The sink stays open and is the caller's to store: a `BytesIO`, a temporary file.
+    Blocking; for workers. The sink stays open and is the caller's to store.
     """
 
-    def __init__(self, sink: BinaryIO, shape: TableShape, compressor: Compressor | None = None) -> None:
-        self._sink = sink
-        self._start = sink.tell()
+    def __init__(self, sink: BytesIO, shape: TableShape, compression: Compression = DEFAULT_COMPRESSION) -> None:
         self._shape = shape
-        used = compressor or Compressor(DEFAULT_COMPRESSION)
-        self._parquet = ParquetFile(sink, arrow_schema(shape), used, rules_of(shape))
+        self._parquet = ParquetFile(sink, shape, compression)
         self._first_partition = -1
         self._last = (-1, -1)
         self._record_count = 0
@@ -83,7 +70,7 @@ class StreamFileWriter:
     @property
     def size_bytes(self) -> int:
         """Written so far."""
-        return self._sink.tell() - self._start
+        return self._parquet.size_bytes
 
     def write(self, columns: Columns) -> None:
         """One row group. The columns' memory is free again when this returns.
@@ -106,7 +93,7 @@ class StreamFileWriter:
         """Finishes the file. A file without records is a mistake: `ValueError`."""
         if not self._record_count:
             raise ValueError("a file needs records")
-        footer = self._parquet.close(seal(self._parquet.checksums))
+        footer = self._parquet.close()
         return WrittenStats(
             record_count=self._record_count,
             partition_min=self._first_partition,

@@ -21,7 +21,6 @@ from lakestream.table.parquet.arrow import arrow_schema, canonical, places_from_
 from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
 from lakestream.table.parquet.files import ParquetFiles
 from lakestream.table.parquet.writer import StreamFileWriter, WrittenStats
-from lakestream.table.parquet.writing import Compressor
 from lakestream.table.reading.cache import SharedCache
 from lakestream.table.reading.deletes import Deleted, load_deletes
 from lakestream.table.reading.rows import DecodedGroup, RowReader, check_unique
@@ -103,7 +102,7 @@ class Rewriter:
     ) -> list[Rewritten]:
         """One large file, row group by row group, which must be in order; only the new file is held as a whole."""
         sink = io.BytesIO()
-        writer = StreamFileWriter(sink, shape, Compressor(compression))
+        writer = StreamFileWriter(sink, shape, compression)
 
         def write(rows: pa.Table) -> None:
             rows = _sorted([rows], shape)
@@ -167,7 +166,7 @@ def _write(
     row_bytes = max(1, stored_bytes // all_rows)
     chunk_rows = max(1, shape.row_group_bytes // max(1, rows.nbytes // rows.num_rows))
     own, shared = _layout(rows, max(1, -(-own_file_bytes // row_bytes)))
-    write = partial(_file, shape=shape, compressor=Compressor(compression), chunk_rows=chunk_rows)
+    write = partial(_file, shape=shape, compression=compression, chunk_rows=chunk_rows)
     found = [write([rows.slice(start, stop - start)], STREAM_SPEC_ID) for start, stop in own]
     if shared:
         found.append(write([rows.slice(start, stop - start) for start, stop in shared], UNPARTITIONED.spec_id))
@@ -202,10 +201,10 @@ def _layout(rows: pa.Table, own_rows: int) -> tuple[list[tuple[int, int]], list[
 
 
 def _file(
-    parts: Sequence[pa.Table], spec_id: int, *, shape: TableShape, compressor: Compressor, chunk_rows: int
+    parts: Sequence[pa.Table], spec_id: int, *, shape: TableShape, compression: Compression, chunk_rows: int
 ) -> Rewritten:
     sink = io.BytesIO()
-    writer = StreamFileWriter(sink, shape, compressor)
+    writer = StreamFileWriter(sink, shape, compression)
     for chunk in _chunks(pa.concat_tables(parts), chunk_rows):
         writer.write_rows(chunk)
     stats = writer.close()

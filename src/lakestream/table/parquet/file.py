@@ -1,0 +1,82 @@
+"""Rows of any shape into one Parquet file, by Arrow's writer, sealed."""
+
+from functools import lru_cache
+from io import BytesIO
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakestream.records import crc32c
+from lakestream.table.parquet.arrow import arrow_schema
+from lakestream.table.parquet.compression import Compression
+from lakestream.table.parquet.seal import chunk_range, seal
+from lakestream.table.shape import TableShape
+
+_ENCODINGS: Final = {"plain": "PLAIN", "delta": "DELTA_BINARY_PACKED"}
+_KEPT_OPTIONS: Final = 256
+_END_BYTES: Final = 8
+"""Length of the footer and magic."""
+
+
+class ParquetFile:
+    """Under way in `sink`, which is empty. The footer holds the checksums of the chunks, whose places it tells: room is
+    left for them, and filled when Arrow is done."""
+
+    def __init__(self, sink: BytesIO, shape: TableShape, compression: Compression) -> None:
+        self._sink = sink
+        self._schema = arrow_schema(shape)
+        self._leaves = sum(1 for _ in shape.leaves())
+        self._groups = 0
+        self._writer = pq.ParquetWriter(sink, self._schema, **_options(shape, compression))
+
+    @property
+    def size_bytes(self) -> int:
+        """Written so far."""
+        return self._sink.tell()
+
+    def write(self, rows: pa.Table) -> None:
+        """One row group, of at least one row."""
+        if rows.schema != self._schema:
+            raise ValueError(f"rows with the columns {rows.schema.names} are not what this file is for")
+        self._writer.write_table(rows, row_group_size=rows.num_rows)
+        self._groups += 1
+
+    def close(self) -> bytes:
+        """Ends the file; returns its footer, with its length and the magic behind it."""
+        room = seal([0] * (self._groups * self._leaves))
+        self._writer.add_key_value_metadata(room)
+        self._writer.close()
+        with self._sink.getbuffer() as data:
+            footer = data[-int.from_bytes(data[-_END_BYTES:-4], "little") - _END_BYTES :]
+            metadata = pq.read_metadata(pa.BufferReader(footer))
+            ranges = [
+                chunk_range(metadata.row_group(group).column(column))
+                for group in range(self._groups)
+                for column in range(self._leaves)
+            ]
+            [(_, empty)] = room.items()
+            [(_, filled)] = seal([crc32c(data[start:stop]) for start, stop in ranges]).items()
+            # Keys and values stand behind all that came from the rows.
+            at = bytes(footer).rindex(empty.encode())
+            footer[at : at + len(empty)] = filled.encode()
+            return bytes(footer)
+
+
+@lru_cache(_KEPT_OPTIONS)
+def _options(shape: TableShape, compression: Compression) -> dict[str, Any]:
+    """Shared: never change them."""
+    leaves = dict(shape.leaves())
+    return {
+        "compression": {path: "none" if leaf.is_noise else compression.codec for path, leaf in leaves.items()},
+        "compression_level": None
+        if compression.level is None
+        else {path: compression.level for path, leaf in leaves.items() if not leaf.is_noise},
+        "use_dictionary": [path for path, leaf in leaves.items() if leaf.encoding == "dictionary"],
+        "column_encoding": {
+            path: _ENCODINGS[leaf.encoding] for path, leaf in leaves.items() if leaf.encoding != "dictionary"
+        },
+        "write_statistics": [path for path, leaf in leaves.items() if leaf.has_statistics],
+        "store_schema": False,
+        "write_page_checksum": True,
+    }
