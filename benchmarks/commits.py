@@ -25,6 +25,7 @@ from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.model import WrittenFile
 from lakestream.runtime import Runtime, system
+from lakestream.table.parquet.metrics import file_metrics
 from lakestream.table.schema import iceberg_schema
 from lakestream.table.shape import RAW
 from lakestream.table.view import View
@@ -169,6 +170,7 @@ def _file(view: View, number: int) -> WrittenFile:
         offset_min=0,
         offset_max=ROWS // PARTITIONS - 1,
         timestamp_max_ms=0,
+        metrics=file_metrics(pq.read_metadata(path), RAW),
     )
 
 

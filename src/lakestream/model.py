@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 
@@ -85,6 +85,28 @@ class StatisticsFile:
     blobs: tuple[Blob, ...]
 
 
+class ColumnMetrics(NamedTuple):
+    """What a file says of one of its columns, by field id. None: it does not. Bounds are as Iceberg stores them, uncut
+    and inclusive."""
+
+    field_id: int
+    size_bytes: int
+    value_count: int
+    null_count: int | None = None
+    lower: bytes | None = None
+    upper: bytes | None = None
+
+
+class FileMetrics(NamedTuple):
+    """`split_offsets`: where its row groups begin."""
+
+    columns: tuple[ColumnMetrics, ...] = ()
+    split_offsets: tuple[int, ...] = ()
+
+
+NO_METRICS: Final = FileMetrics()
+
+
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
     """A Parquet file that a worker wrote and no table names yet. Bounds are inclusive.
@@ -101,3 +123,4 @@ class WrittenFile:
     offset_min: int
     offset_max: int
     timestamp_max_ms: int | None
+    metrics: FileMetrics = NO_METRICS

@@ -25,6 +25,8 @@ from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import WrittenFile
 from lakestream.runtime import system
+from lakestream.table.parquet.metrics import file_metrics
+from lakestream.table.shape import RAW
 
 WAL, FILE, FOREIGN, VALUE, WELL = TOPICS = ("in-wal", "in-file", "in-foreign-file", "in-value", "well")
 RECORDS = 20
@@ -118,6 +120,7 @@ async def make_foreign(data: Path, name: str) -> Path:
             offset_min=file.offset_min or 0,
             offset_max=file.offset_max or 0,
             timestamp_max_ms=file.timestamp_max_ms,
+            metrics=file_metrics(pq.read_metadata(copy), RAW),
         )
         await Outsider(catalog, topic.topic_id, view).commit(add=[written], remove=[file])
         return copy

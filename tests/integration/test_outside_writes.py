@@ -27,6 +27,8 @@ from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.metadata.topics.list import Topics
 from lakestream.model import WrittenFile
 from lakestream.runtime import system
+from lakestream.table.parquet.metrics import file_metrics
+from lakestream.table.shape import RAW
 
 TOPIC = "orders"
 BEFORE = 12
@@ -209,8 +211,9 @@ def test_a_changed_value_is_an_error_never_another_record(town: Town, caplog: py
         path = Path(old.path.removeprefix("file://")).with_name(f"{uuid4()}.parquet")
         pq.write_table(rows, path)
         size_bytes = path.stat().st_size
+        metrics = file_metrics(pq.read_metadata(path), RAW)
         written = WrittenFile(
-            f"file://{path}", 1, size_bytes, rows.num_rows, 0, 0, 0, BEFORE // 2 - 1, old.timestamp_max_ms
+            f"file://{path}", 1, size_bytes, rows.num_rows, 0, 0, 0, BEFORE // 2 - 1, old.timestamp_max_ms, metrics
         )
         await engine.commit(add=[written], remove=[old])
 

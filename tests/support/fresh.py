@@ -19,6 +19,8 @@ from lakestream.frontier.moving.tile import Tile, TileOutcome
 from lakestream.frontier.settings import FreshSettings
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import DataFile, WrittenFile
+from lakestream.table.parquet.metrics import file_metrics
+from lakestream.table.shape import RAW
 from support.frontier import SETTINGS, Fuse, Fused, Producer, World
 
 FRESH = FreshSettings(wait_ms=2_000, max_bytes=1 << 20, tile_bytes=1 << 20, backoff_ms=400)
@@ -117,6 +119,6 @@ async def store_rows(world: World, taken: DataFile, rows: Any, name: str) -> Wri
     await world.objects.put(path.removeprefix(world.objects.url + "/"), [sink.getvalue()])
     partitions, offsets = rows["_stream_partition"].to_pylist(), rows["_offset"].to_pylist()
     size_bytes = len(sink.getvalue())
-    return WrittenFile(
-        path, 0, size_bytes, rows.num_rows, min(partitions), max(partitions), min(offsets), max(offsets), 0
-    )
+    metrics = file_metrics(pq.read_metadata(sink), RAW)
+    places = (min(partitions), max(partitions), min(offsets), max(offsets))
+    return WrittenFile(path, 0, size_bytes, rows.num_rows, *places, 0, metrics)

@@ -29,6 +29,7 @@ from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.metadata.topics.list import Topics
 from lakestream.model import WrittenFile
 from lakestream.runtime import Runtime, system
+from lakestream.table.parquet.metrics import file_metrics
 from lakestream.table.schema import iceberg_schema
 from lakestream.table.shape import RAW
 from lakestream.table.view import View
@@ -70,6 +71,7 @@ def write_file(folder: Path, first: int, end: int, *, partition: int = 0, spec_i
         offset_min=first,
         offset_max=end - 1,
         timestamp_max_ms=(end - 1) * 1000,
+        metrics=file_metrics(pq.read_metadata(path), RAW),
     )
 
 

@@ -8,11 +8,9 @@ from support.stream_table import StreamTable, renamed, run_with_table
 from support.tables import ORDERS
 
 from lakestream.catalog.embedded.tables import PyIcebergTables
-from lakestream.catalog.manifests.datafile import _footer_bytes
 from lakestream.catalog.manifests.index import read_entries, read_manifests
 from lakestream.catalog.sealed import SealedIO
 from lakestream.errors import CorruptObject
-from lakestream.table.parquet.seal import check_footer
 from lakestream.table.view import View
 
 
@@ -40,27 +38,6 @@ def test_every_kind_of_metadata_file_is_checked_by_its_name(tmp_path: Path) -> N
         assert await table.offsets() == [0, 1, 2, 3]
 
     run_with_table(tmp_path, test)
-
-
-@pytest.mark.parametrize("footer_bytes", [6, 70_000])
-@pytest.mark.parametrize("before_bytes", [0, 50, 200_000])
-def test_a_damaged_footer_is_not_committed(tmp_path: Path, before_bytes: int, footer_bytes: int) -> None:
-    """Bounds and counts of a file are taken from its footer when it is added: they must be what was written."""
-    footer = random.Random(1).randbytes(footer_bytes) + footer_bytes.to_bytes(4, "little") + b"PAR1"
-    (tmp_path / "a").write_bytes(b"x" * before_bytes + footer)
-    with SealedIO({}).new_input(f"file://{tmp_path}/a").open() as stream:
-        assert _footer_bytes(stream) == (before_bytes + len(footer), footer)
-    with pytest.raises(CorruptObject, match="footer"):
-        check_footer("x.00000000.parquet", footer)
-
-
-@pytest.mark.parametrize("data", [b"", b"PAR1", b"x" * 8, b"x" * 100 + (1 << 30).to_bytes(4, "little") + b"PAR1"])
-def test_what_is_no_footer_is_left_to_the_parser(tmp_path: Path, data: bytes) -> None:
-    (tmp_path / "a").write_bytes(data)
-    with SealedIO({}).new_input(f"file://{tmp_path}/a").open() as stream:
-        size_bytes, found = _footer_bytes(stream)
-    assert size_bytes == len(data)
-    assert data.endswith(found)
 
 
 def test_manifests_of_other_engines_that_are_cut_short_or_lack_a_field_are_an_error(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from lakestream.frontier.moving.tile import TileOutcome
 from lakestream.metadata.log.partition import read_head
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import DataFile, PositionDeletes, WrittenFile
+from lakestream.table.parquet.metrics import file_metrics
+from lakestream.table.shape import RAW
 from lakestream.table.view import View
 
 LOCATION = "simulated://tables/orders"
@@ -195,6 +197,6 @@ async def rewrite_elsewhere(world: World, taken: DataFile, drop: int) -> Written
     path = f"{taken.path.rsplit('/', 1)[0]}/engine.parquet"
     await world.objects.put(path.removeprefix(prefix), [sink.getvalue()])
     partitions, offsets = table["_stream_partition"].to_pylist(), table["_offset"].to_pylist()
-    return WrittenFile(
-        path, 0, len(sink.getvalue()), table.num_rows, min(partitions), max(partitions), min(offsets), max(offsets), 0
-    )
+    metrics = file_metrics(pq.read_metadata(sink), RAW)
+    places = (min(partitions), max(partitions), min(offsets), max(offsets))
+    return WrittenFile(path, 0, len(sink.getvalue()), table.num_rows, *places, 0, metrics)

@@ -20,6 +20,7 @@ from lakestream.records import crc32c
 from lakestream.table.parquet.arrow import arrow_schema
 from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
 from lakestream.table.parquet.file import ParquetFile
+from lakestream.table.parquet.metrics import file_metrics
 from lakestream.table.parquet.seal import chunk_checksums, chunk_range, seal, sealed_name
 from lakestream.table.parquet.writer import StreamFileWriter
 from lakestream.table.shape import RAW
@@ -56,9 +57,10 @@ def ours(groups: list[pa.Table], compression: Compression = DEFAULT_COMPRESSION)
     file = ParquetFile(sink, RAW, compression)
     for group in groups:
         file.write(group)
-    footer = file.close()
+    closed = file.close()
     data = sink.getvalue()
-    assert data.endswith(footer)
+    assert closed.footer_checksum == crc32c(data[-8 - int.from_bytes(data[-8:-4], "little") :])
+    assert closed.metrics == file_metrics(pq.read_metadata(io.BytesIO(data)), RAW)
     assert file.size_bytes == len(data)
     return data
 

@@ -28,16 +28,9 @@ class Threads:
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 
-def side_by_side(work: Callable[[T], V], items: Sequence[T]) -> list[V]:
-    """What `work` makes of each item, several at once, in the items' order. Blocking: the threads end with the call."""
-    if len(items) < 2:
-        return list(map(work, items))
-    with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(items)), thread_name_prefix="catalog-side") as threads:
-        return list(threads.map(work, items))
-
-
 class SideBySide:
-    """The same on threads that stay. `work` asks for no more of them. When it raises, nothing of it runs any more."""
+    """What `work` makes of each item, several at once, in the items' order, on threads that stay. `work` asks
+    for no more of them. When it raises, nothing of it runs any more."""
 
     def __init__(self, name: str) -> None:
         self._executor = ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix=name)

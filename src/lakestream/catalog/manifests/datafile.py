@@ -1,111 +1,82 @@
-"""A written Parquet file as an Iceberg data file, with the metrics of its own footer. Blocking."""
+"""A written Parquet file as an Iceberg data file, with the metrics that its writer told. Pure."""
 
-import os
-from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-from pyiceberg.io import FileIO, InputStream
-from pyiceberg.io.pyarrow import (
-    MetricModeTypes,
-    MetricsMode,
-    StatisticsCollector,
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-)
+from pyiceberg.io.pyarrow import MetricModeTypes, StatisticsCollector, compute_statistics_plan
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
+from pyiceberg.types import StringType
+from pyiceberg.utils.truncate import truncate_upper_bound_binary_string, truncate_upper_bound_text_string
 
 from lakestream.catalog.engines.properties import metrics_properties
-from lakestream.catalog.threads import side_by_side
-from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
-from lakestream.model import WrittenFile
-from lakestream.table.parquet.seal import check_footer
+from lakestream.model import ColumnMetrics, WrittenFile
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC_ID, UNPARTITIONED
 
 _KEPT_PLANS: Final = 64
-_TAIL_BYTES: Final = 64 * 1024
-_MAGIC_BYTES: Final = 4
-_END_BYTES: Final = 8
-"""Length of the footer and magic."""
+_BOUNDED: Final = (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL)
 
 
-def all_to_iceberg(io: FileIO, metadata: TableMetadata, files: Sequence[WrittenFile]) -> list[DataFile]:
-    """Each as `to_iceberg` has it, several at once: a distant store takes its time for every footer."""
-    return side_by_side(lambda file: to_iceberg(io, metadata, file), files)
-
-
-def to_iceberg(io: FileIO, metadata: TableMetadata, file: WrittenFile) -> DataFile:
-    """Raises ValueError if the file cannot be in its spec, `CorruptObject` if it is not what its writer said."""
-    partition = _partition(file)
-    try:
-        with io.new_input(file.path).open() as stream:
-            size_bytes, data = _footer_bytes(stream)
-        check_footer(file.path, data)
-        footer = pq.read_metadata(pa.BufferReader(data))
-    except FileNotFoundError as error:
-        raise ObjectMissing(f"data file {file.path} is missing") from error
-    except pa.ArrowInvalid as error:
-        raise CorruptObject(f"data file {file.path} is no Parquet file: {error}") from error
-    except OSError as error:
-        raise Unavailable(f"data file {file.path} cannot be read now: {error}") from error
-    if (footer.num_rows, size_bytes) != (file.record_count, file.size_bytes):
-        raise CorruptObject(
-            f"data file {file.path} has {footer.num_rows} records in {size_bytes} bytes,"
-            f" its writer said {file.record_count} in {file.size_bytes}"
-        )
-    metrics = tuple(metrics_properties(metadata.properties).items())
-    columns, usual = _statistics_plan(metadata.schema().model_dump_json(), metrics)
-    plan = dict(usual)
-    for group in range(footer.num_row_groups):
-        for position in range(footer.num_columns):
-            column = footer.row_group(group).column(position)
-            if not column.is_stats_set:
-                field_id = columns[column.path_in_schema]
-                plan[field_id] = replace(plan[field_id], mode=MetricsMode(MetricModeTypes.NONE))
-    statistics = data_file_statistics_from_parquet_metadata(footer, plan, columns)
+def to_iceberg(metadata: TableMetadata, file: WrittenFile) -> DataFile:
+    """Raises ValueError if the file cannot be in its spec, or if its writer told nothing of it."""
+    if not file.metrics.columns:
+        raise ValueError(f"{file.path}: its writer did not tell what is in it")
+    plan = _statistics_plan(metadata.schema().model_dump_json(), tuple(metrics_properties(metadata.properties).items()))
+    counts: dict[int, int] = {}
+    nulls: dict[int, int] = {}
+    lower: dict[int, bytes] = {}
+    upper: dict[int, bytes] = {}
+    for column in file.metrics.columns:
+        kept = plan.get(column.field_id)
+        if kept is None or kept.mode.type == MetricModeTypes.NONE or column.null_count is None:
+            continue
+        counts[column.field_id], nulls[column.field_id] = column.value_count, column.null_count
+        low, high = _bounds(kept, column)
+        if low is not None:
+            lower[column.field_id] = low
+        if high is not None:
+            upper[column.field_id] = high
     data_file = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=file.path,
         file_format=FileFormat.PARQUET,
-        partition=partition,
-        file_size_in_bytes=size_bytes,
+        partition=_partition(file),
+        record_count=file.record_count,
+        file_size_in_bytes=file.size_bytes,
+        column_sizes={column.field_id: column.size_bytes for column in file.metrics.columns},
+        value_counts=counts,
+        null_value_counts=nulls,
+        nan_value_counts={},
+        lower_bounds=lower,
+        upper_bounds=upper,
+        split_offsets=sorted(file.metrics.split_offsets),
         sort_order_id=None,
         equality_ids=None,
         key_metadata=None,
-        **statistics.to_serialized_dict(),
     )
     data_file.spec_id = file.spec_id
     return data_file
 
 
+def _bounds(kept: StatisticsCollector, column: ColumnMetrics) -> tuple[bytes | None, bytes | None]:
+    """Cut to the length that the table asks for, if it is a column that can be cut."""
+    if kept.mode.type not in _BOUNDED or column.lower is None or column.upper is None:
+        return None, None
+    length = kept.mode.length
+    if length is None:
+        return column.lower, column.upper
+    if kept.iceberg_type == StringType():
+        high = truncate_upper_bound_text_string(column.upper.decode(), length)
+        return column.lower.decode()[:length].encode(), None if high is None else high.encode()
+    return column.lower[:length], truncate_upper_bound_binary_string(column.upper, length)
+
+
 @lru_cache(_KEPT_PLANS)
-def _statistics_plan(
-    schema_json: str, metrics: tuple[tuple[str, str], ...]
-) -> tuple[dict[str, int], dict[int, StatisticsCollector]]:
-    """The ids of a table's columns by their paths, and what is kept of each, by its properties. Shared: never change
-    them."""
-    schema = Schema.model_validate_json(schema_json)
-    return parquet_path_to_id_mapping(schema), compute_statistics_plan(schema, dict(metrics))
-
-
-def _footer_bytes(stream: InputStream) -> tuple[int, bytes]:
-    """The file's size, and its footer with its length and the magic behind it, as a rule in one read. What cannot be a
-    footer is left to the parser."""
-    size_bytes = stream.seek(0, os.SEEK_END)
-    stream.seek(max(0, size_bytes - _TAIL_BYTES))
-    tail = stream.read()
-    footer_bytes = int.from_bytes(tail[-_END_BYTES:-_MAGIC_BYTES], "little") + _END_BYTES
-    if len(tail) < min(footer_bytes, size_bytes):
-        stream.seek(max(0, size_bytes - footer_bytes))
-        tail = stream.read()
-    return size_bytes, tail[-footer_bytes:]
+def _statistics_plan(schema_json: str, metrics: tuple[tuple[str, str], ...]) -> dict[int, StatisticsCollector]:
+    """What is kept of each of a table's columns, by its properties. Shared: never change it."""
+    return compute_statistics_plan(Schema.model_validate_json(schema_json), dict(metrics))
 
 
 def _partition(file: WrittenFile) -> Record:

@@ -31,7 +31,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, Set
 from lakestream.catalog.engines.properties import metadata_folder
 from lakestream.catalog.files import MetadataFiles
 from lakestream.catalog.manifests.avro import list_writer, manifest_writer
-from lakestream.catalog.manifests.datafile import all_to_iceberg
+from lakestream.catalog.manifests.datafile import to_iceberg
 from lakestream.catalog.manifests.expiry import plan_expiry
 from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.catalog.manifests.merge import MAX_ENTRIES, Size, plan_merges
@@ -82,7 +82,7 @@ class SnapshotBuilder:
     def build(self) -> tuple[TableUpdate, ...]:
         plan, metadata = self._plan, self._metadata
         parent = metadata.current_snapshot()
-        added = all_to_iceberg(self._files.io, metadata, plan.add)
+        added = [to_iceberg(metadata, file) for file in plan.add]
         old = () if parent is None else self._index.manifests(parent.manifest_list)
         kept, rewritten, removed = self._without_removed([manifest for manifest in old if _live_count(manifest)])
         manifests = [*self._added_manifests(added), *rewritten, *self._merged(kept)]

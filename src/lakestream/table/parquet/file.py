@@ -1,5 +1,6 @@
 """Rows of any shape into one Parquet file, by Arrow's writer, sealed."""
 
+from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
 from typing import Any, Final
@@ -7,9 +8,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakestream.model import FileMetrics
 from lakestream.records import crc32c
 from lakestream.table.parquet.arrow import arrow_schema
 from lakestream.table.parquet.compression import Compression
+from lakestream.table.parquet.metrics import file_metrics
 from lakestream.table.parquet.seal import chunk_range, seal
 from lakestream.table.shape import TableShape
 
@@ -19,6 +22,14 @@ _END_BYTES: Final = 8
 """Length of the footer and magic."""
 
 
+@dataclass(frozen=True, slots=True)
+class ClosedFile:
+    """`footer_checksum` is of the footer with its length and the magic behind it."""
+
+    footer_checksum: int
+    metrics: FileMetrics
+
+
 class ParquetFile:
     """Under way in `sink`, which is empty. The footer holds the checksums of the chunks, whose places it tells: room is
     left for them, and filled when Arrow is done."""
@@ -26,6 +37,7 @@ class ParquetFile:
     def __init__(self, sink: BytesIO, shape: TableShape, compression: Compression) -> None:
         self._sink = sink
         self._schema = arrow_schema(shape)
+        self._shape = shape
         self._leaves = sum(1 for _ in shape.leaves())
         self._groups = 0
         self._writer = pq.ParquetWriter(sink, self._schema, **_options(shape, compression))
@@ -42,8 +54,8 @@ class ParquetFile:
         self._writer.write_table(rows, row_group_size=rows.num_rows)
         self._groups += 1
 
-    def close(self) -> bytes:
-        """Ends the file; returns its footer, with its length and the magic behind it."""
+    def close(self) -> ClosedFile:
+        """Ends the file."""
         room = seal([0] * (self._groups * self._leaves))
         self._writer.add_key_value_metadata(room)
         self._writer.close()
@@ -60,7 +72,7 @@ class ParquetFile:
             # Keys and values stand behind all that came from the rows.
             at = bytes(footer).rindex(empty.encode())
             footer[at : at + len(empty)] = filled.encode()
-            return bytes(footer)
+            return ClosedFile(crc32c(footer), file_metrics(metadata, self._shape))
 
 
 @lru_cache(_KEPT_OPTIONS)

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakestream.model import WrittenFile
-from lakestream.records import Columns, crc32c
+from lakestream.model import FileMetrics, WrittenFile
+from lakestream.records import Columns
 from lakestream.table.parquet.arrow import places_from_arrow, to_arrow
 from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
 from lakestream.table.parquet.file import ParquetFile
@@ -31,6 +31,7 @@ class WrittenStats:
     size_bytes: int
     footer_checksum: int
     """Belongs in the file's name: `sealed_name`."""
+    metrics: FileMetrics
 
     def written(self, path: str, spec_id: int) -> WrittenFile:
         """The file as it goes into a table's commit."""
@@ -44,6 +45,7 @@ class WrittenStats:
             offset_min=self.offset_min,
             offset_max=self.offset_max,
             timestamp_max_ms=self.timestamp_max_ms,
+            metrics=self.metrics,
         )
 
 
@@ -93,7 +95,7 @@ class StreamFileWriter:
         """Finishes the file. A file without records is a mistake: `ValueError`."""
         if not self._record_count:
             raise ValueError("a file needs records")
-        footer = self._parquet.close()
+        closed = self._parquet.close()
         return WrittenStats(
             record_count=self._record_count,
             partition_min=self._first_partition,
@@ -102,7 +104,8 @@ class StreamFileWriter:
             offset_max=self._offset_max,
             timestamp_max_ms=self._timestamp_max_ms if self._timestamp_max_ms >= 0 else None,
             size_bytes=self.size_bytes,
-            footer_checksum=crc32c(footer),
+            footer_checksum=closed.footer_checksum,
+            metrics=closed.metrics,
         )
 
     def _write(self, rows: pa.Table, partition: Ints, offset: Longs, timestamp_ms: Longs) -> None:
