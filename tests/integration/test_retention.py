@@ -50,7 +50,7 @@ def _in_lake(data: Path, work: Callable[[Lake, Topics], Awaitable[T]], **overrid
 
 def _move(data: Path) -> None:
     async def work(lake: Lake, topics: Topics) -> None:
-        worker = Worker(lake, topics, name="w", respect_leases=False, patient=False)
+        worker = Worker(lake, topics, name="w", respect_leases=False, keeps_intervals=False)
         tick = await worker.tick()
         assert not tick.failures, tick.failures
 

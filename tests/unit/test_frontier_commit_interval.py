@@ -114,7 +114,9 @@ def test_a_worker_that_starts_or_runs_once_lets_nobody_wait() -> None:
         await write(world, producer, topic)
         assert (await world.pipeline()[0].tick()).record_count == 2
         lake = world.pipeline()[0]._lake
-        once = Worker(lake, Topics(world.store, world.runtime), name="once", respect_leases=False, patient=False)
+        once = Worker(
+            lake, Topics(world.store, world.runtime), name="once", respect_leases=False, keeps_intervals=False
+        )
         for _ in range(2):
             await write(world, producer, topic)
             assert (await once.tick()).record_count == 2

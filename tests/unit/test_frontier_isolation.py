@@ -10,7 +10,7 @@ from support.frontier import SETTINGS, Producer, World
 
 from lakestream.errors import Conflict, Unexpected
 from lakestream.frontier.collecting.orphans import Orphans
-from lakestream.frontier.isolation import contained
+from lakestream.frontier.isolation import isolated
 from lakestream.frontier.moving.advance import plan_tail
 from lakestream.frontier.moving.fresh import Freshener
 from lakestream.frontier.moving.worker import Worker
@@ -119,9 +119,9 @@ def test_an_engine_gets_the_table_as_it_is(caplog: pytest.LogCaptureFixture) -> 
 
 def test_what_is_foreseen_passes_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
     foreseen = Conflict("somebody was first")
-    with pytest.raises(Conflict) as caught, contained("orders"):
+    with pytest.raises(Conflict) as caught, isolated("orders"):
         raise foreseen
     assert caught.value is foreseen
-    with pytest.raises(asyncio.CancelledError), contained("orders"):
+    with pytest.raises(asyncio.CancelledError), isolated("orders"):
         raise asyncio.CancelledError
     assert not caplog.records

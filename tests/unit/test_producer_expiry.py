@@ -45,8 +45,8 @@ def make_store() -> MemoryStore:
 class Broker:
     """Commits one batch after the other."""
 
-    def __init__(self, store: Store, session: str = "s", patience_ms: int = 0) -> None:
-        self.committer = Committer(store, patience_ms=patience_ms)
+    def __init__(self, store: Store, session: str = "s", wait_ms: int = 0) -> None:
+        self.committer = Committer(store, predecessor_wait_ms=wait_ms)
         self._session = session
         self._flush = 0
 

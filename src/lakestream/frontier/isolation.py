@@ -10,7 +10,7 @@ _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def contained(topic: str) -> Iterator[None]:
+def isolated(topic: str) -> Iterator[None]:
     """Around work on one topic whose `LakestreamError`s are dealt with outside. Whatever else goes wrong in it, an
     error of a library over what an engine wrote or a mistake of ours, is an `Unexpected`, with its stack in the log:
     all other topics go on. Nothing is half done by it that a crash could not have left so."""

@@ -123,7 +123,7 @@ class _Service:
         parts = self._components
         lake = Lake(parts.store, parts.catalog, parts.objects, SparkTiles(driver), parts.runtime, self._settings)
         topics = Topics(parts.store, parts.runtime)
-        worker = Worker(lake, topics, name=self._name, respect_leases=not once, patient=not once)
+        worker = Worker(lake, topics, name=self._name, respect_leases=not once, keeps_intervals=not once)
         collector, orphans, expiry = Collector(lake), Orphans(lake, topics), Expiry(lake, topics)
         mirrors = self._mirrors(topics)
         loop = asyncio.get_running_loop()

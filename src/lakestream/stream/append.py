@@ -54,7 +54,7 @@ class Appender:
         self._settings = settings
         self._committed = committed
         self._gone = gone
-        self._committer = Committer(store, patience_ms=settings.predecessor_wait_ms)
+        self._committer = Committer(store, predecessor_wait_ms=settings.predecessor_wait_ms)
         self._cluster = ""
         self._session = ""
         self._generation = 0

@@ -114,7 +114,7 @@ class ExternalCommits:
         """Once `cluster` is known."""
         return FrontierText(sealed_frontier(topic_id, self._cluster, text), signed_summary(self._cluster, text))
 
-    async def told(self, view: View) -> tuple[int, ...]:
+    async def reported_frontier(self, view: View) -> tuple[int, ...]:
         """How far the log was told that the table goes, by partition: from there on it may have forgotten the rest."""
         partitions = [StreamPartition(view.topic_id, index) for index in range(len(view.frontier))]
         entries = await self._store.get([head_address(partition) for partition in partitions])

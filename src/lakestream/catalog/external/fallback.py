@@ -90,7 +90,7 @@ class FallbackViews:
     async def _checked(self, topic_id: UUID) -> View:
         """The log is asked before the view that is compared with it: then only a table that went back is behind."""
         view = await self._reader.present(topic_id, self._commits.readable)
-        told = await self._commits.told(view)
+        told = await self._commits.reported_frontier(view)
         if falls(told, view.frontier):
             view = await self._reader.present(topic_id, self._commits.readable)
         if falls(told, view.frontier):

@@ -106,7 +106,7 @@ class ExternalTables:
     ) -> View:
         check_commit(view, add, remove, frontier)
         check_view(view)
-        if falls(await self.commits.told(view), view.frontier):
+        if falls(await self.commits.reported_frontier(view), view.frontier):
             # Behind what the log was told it was set back, or is not the newest: to load it again tells.
             raise Conflict(f"{view.table} has moved since it was loaded, or was set back: load it again")
         current = check_same(view, await self.commits.load(view.topic_id))

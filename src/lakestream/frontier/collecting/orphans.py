@@ -24,7 +24,7 @@ from uuid import UUID
 
 from lakestream.catalog.port import Named
 from lakestream.errors import LakestreamError, UnknownStream
-from lakestream.frontier.isolation import contained
+from lakestream.frontier.isolation import isolated
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.naming import DATA_FOLDER, FileBound, parse_file_name
 from lakestream.frontier.upkeep.rewritten import RewriteBound, parse_rewritten
@@ -79,7 +79,7 @@ class Orphans:
                 break
             self._place = _Place(topic.name, topic.topic_id, None)
             try:
-                with contained(topic.name):
+                with isolated(topic.name):
                     listed, dead = await self._judge(topic, after, left)
             except UnknownStream:
                 continue

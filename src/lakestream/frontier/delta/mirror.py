@@ -20,7 +20,7 @@ from lakestream.catalog.port import TableViews
 from lakestream.errors import Conflict, LakestreamError, UnknownStream
 from lakestream.frontier.delta.difference import check_mirrorable, difference
 from lakestream.frontier.delta.port import DeltaLog, MirroredTables, Shown
-from lakestream.frontier.isolation import contained
+from lakestream.frontier.isolation import isolated
 from lakestream.frontier.moving.schedule import still_waits
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.topics.list import Topic, Topics
@@ -84,7 +84,7 @@ class Mirrors:
         if known is not None and still_waits(now_ms, known.since_ms, known.wait_ms):
             return False
         try:
-            with contained(topic.name):
+            with isolated(topic.name):
                 if known is None:
                     known = _Known((await self._views.load(topic.topic_id)).location)
                     self._known[topic.topic_id] = known
@@ -117,7 +117,7 @@ class Mirrors:
         if shown.metadata_version > version_of(view.metadata_location) >= 0:
             raise Conflict(f"the Delta log of topic {topic.name} is ahead of the view")
         try:
-            with contained(topic.name):
+            with isolated(topic.name):
                 step = difference(shown, view, await self._tables.columns(view), self._runtime.clock.now_ms())
                 if step is not None:
                     await self._log.commit(known.location, shown, step)

@@ -53,7 +53,7 @@ async def drain(
     )
     lake = Lake(store, catalog, objects, tiles, runtime, limits)
     topics = Topics(store, runtime)
-    worker = Worker(lake, topics, name=f"drain-{runtime.new_id()}", respect_leases=False, patient=False)
+    worker = Worker(lake, topics, name=f"drain-{runtime.new_id()}", respect_leases=False, keeps_intervals=False)
     moved = 0
     try:
         async with asyncio.timeout(settings.drain_ms / 1000):

@@ -18,7 +18,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from lakestream.errors import Conflict, LakestreamError, UnknownStream
-from lakestream.frontier.isolation import contained
+from lakestream.frontier.isolation import isolated
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.advance import DueTail, advance, commit, ensure_table, plan_tail, read_tail
 from lakestream.frontier.moving.plan import tile_bytes
@@ -135,7 +135,7 @@ class Freshener:
         for topic in listed:
             if topic.topic_id not in self._made:
                 try:
-                    with contained(topic.name):
+                    with isolated(topic.name):
                         await ensure_table(self._lake, self._topics, topic)
                 except LakestreamError as error:
                     _log.warning("the table of topic %s could not be made: %s", topic.name, error)
@@ -212,7 +212,7 @@ class Freshener:
     async def _try(self, stream: _Stream, topic: Topic, cut: _Cut) -> Freshness:
         commits = self.counts.commits
         try:
-            with contained(topic.name):
+            with isolated(topic.name):
                 told = await self._commit(stream, topic, cut)
         except LakestreamError as error:
             stream.failures += 1
@@ -269,7 +269,7 @@ class Freshener:
     async def _advance(self, tail: DueTail, view: View) -> None:
         """If it fails, whoever moves the topic next does it."""
         try:
-            with contained(tail.topic.name):
+            with isolated(tail.topic.name):
                 await advance(self._lake, tail, view)
         except LakestreamError as error:
             _log.warning("topic %s: its log is not told yet what is in the table: %s", tail.topic.name, error)

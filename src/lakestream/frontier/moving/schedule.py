@@ -29,7 +29,7 @@ def still_waits(now_ms: int, since_ms: int, wait_ms: int) -> bool:
 
 
 @dataclass(slots=True)
-class _Level:
+class _Waiting:
     """`at_ms`: when everything that the log held was in the table, so nothing that waits is older. `counted` and
     `tail_bytes`: how much of the tail has been added up since, per partition up to an offset."""
 
@@ -38,11 +38,11 @@ class _Level:
     tail_bytes: int = 0
 
 
-class Patience:
+class CommitSchedule:
     def __init__(self, store: Store, settings: PipelineSettings) -> None:
         self._store = store
         self._settings = settings
-        self._levels: dict[UUID, _Level] = {}
+        self._waiting: dict[UUID, _Waiting] = {}
 
     def pace_ms(self, topics: Iterable[Topic]) -> int:
         """How far apart looks may be, so that no table gets older than its topic allows."""
@@ -50,31 +50,31 @@ class Patience:
         asked = (max(MIN_PACE_MS, _interval_ms(topic) or own_ms) for topic in topics if topic.configs)
         return min(own_ms, min(asked, default=own_ms))
 
-    def level(self, topic_id: UUID, at_ms: int) -> None:
+    def restart(self, topic_id: UUID, at_ms: int) -> None:
         """All that the log held at that time is in the table."""
-        self._levels[topic_id] = _Level(at_ms)
+        self._waiting[topic_id] = _Waiting(at_ms)
 
     async def is_due(self, topic: Topic, heads: Mapping[int, Head], *, now_ms: int, pace_ms: int) -> bool:
         """Whether this is the last look before something becomes older than the topic's interval, or its tail is longer
         than a WAL should get."""
-        level = self._levels.get(topic.topic_id)
+        waiting = self._waiting.get(topic.topic_id)
         interval_ms = _interval_ms(topic) or self._settings.interval_ms
-        if level is None or not still_waits(now_ms, level.at_ms, interval_ms - pace_ms):
+        if waiting is None or not still_waits(now_ms, waiting.at_ms, interval_ms - pace_ms):
             return True
-        await self._count(topic, heads, level)
-        return level.tail_bytes >= self._settings.max_tail_bytes
+        await self._count(topic, heads, waiting)
+        return waiting.tail_bytes >= self._settings.max_tail_bytes
 
     def forget(self, present: Collection[UUID]) -> None:
         """All but those."""
-        for topic_id in self._levels.keys() - set(present):
-            del self._levels[topic_id]
+        for topic_id in self._waiting.keys() - set(present):
+            del self._waiting[topic_id]
 
-    async def _count(self, topic: Topic, heads: Mapping[int, Head], level: _Level) -> None:
+    async def _count(self, topic: Topic, heads: Mapping[int, Head], waiting: _Waiting) -> None:
         """Adds up what came since the last look: each extent is read once however long the topic waits."""
         grown = {
-            index: max(head.frontier, level.counted.get(index, 0))
+            index: max(head.frontier, waiting.counted.get(index, 0))
             for index, head in heads.items()
-            if max(head.frontier, level.counted.get(index, 0)) < head.next_offset
+            if max(head.frontier, waiting.counted.get(index, 0)) < head.next_offset
         }
         found = await asyncio.gather(
             *(
@@ -83,8 +83,8 @@ class Patience:
             )
         )
         for index, extents in zip(grown, found, strict=True):
-            level.tail_bytes += sum(map(size_of, extents))
-            level.counted[index] = extents[-1].end_offset if extents else heads[index].next_offset
+            waiting.tail_bytes += sum(map(size_of, extents))
+            waiting.counted[index] = extents[-1].end_offset if extents else heads[index].next_offset
 
 
 def _interval_ms(topic: Topic) -> int:

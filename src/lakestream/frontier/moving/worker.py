@@ -11,11 +11,11 @@ from typing import TypeVar
 from uuid import UUID
 
 from lakestream.errors import CorruptObject, LakestreamError
-from lakestream.frontier.isolation import contained
+from lakestream.frontier.isolation import isolated
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.advance import DueTail, advance, commit, ensure_table, plan_tail, read_tail
 from lakestream.frontier.moving.plan import Plan, tile_bytes
-from lakestream.frontier.moving.schedule import Patience, still_waits
+from lakestream.frontier.moving.schedule import CommitSchedule, still_waits
 from lakestream.frontier.moving.tile import TileOutcome
 from lakestream.metadata.log.head import Head
 from lakestream.metadata.log.partition import decode_head, head_address
@@ -80,16 +80,16 @@ class _Progress:
 
 class Worker:
     def __init__(
-        self, lake: Lake, topics: Topics, *, name: str, respect_leases: bool = True, patient: bool = True
+        self, lake: Lake, topics: Topics, *, name: str, respect_leases: bool = True, keeps_intervals: bool = True
     ) -> None:
         """`name` is the lease holder's: unique among the workers that run. Without leases nothing is wrong, only
-        two workers may do the same work once. Who is not `patient` moves everything, whatever its topic's commit
-        interval."""
+        two workers may do the same work once. Without `keeps_intervals` everything is moved, whatever the commit
+        interval of its topic."""
         self._lake = lake
         self._topics = topics
         self._name = name
         self._respect_leases = respect_leases
-        self._patience = Patience(lake.store, lake.settings) if patient else None
+        self._schedule = CommitSchedule(lake.store, lake.settings) if keeps_intervals else None
         self._tables: set[UUID] = set()
         self._quarantined: dict[UUID, _Quarantined] = {}
         self._leases: dict[UUID, int] = {}
@@ -108,7 +108,7 @@ class Worker:
         progress = _Progress(self._lake.runtime.clock.now_ms())
         listed = await self._topics.list()
         self._forget_deleted(listed)
-        progress.pace_ms = self._patience.pace_ms(listed) if self._patience else self._lake.settings.interval_ms
+        progress.pace_ms = self._schedule.pace_ms(listed) if self._schedule else self._lake.settings.interval_ms
         topics = [topic for topic in listed if not self._is_quarantined(topic)]
         await self._ensure_tables(topics, progress)
         tails = await self._read_tails(topics, progress)
@@ -157,10 +157,10 @@ class Worker:
             and topic.topic_id in heads
             and any(head.frontier < head.next_offset for head in heads[topic.topic_id].values())
         ]
-        if self._patience:
+        if self._schedule:
             for topic_id, found_heads in heads.items():
                 if all(head.frontier >= head.next_offset for head in found_heads.values()):
-                    self._patience.level(topic_id, progress.looked_ms)
+                    self._schedule.restart(topic_id, progress.looked_ms)
             behind = [
                 topic
                 for topic in behind
@@ -173,8 +173,8 @@ class Worker:
         return [tail for tail in found if tail is not None]
 
     async def _is_due(self, topic: Topic, heads: Mapping[int, Head], progress: _Progress) -> bool:
-        patience = self._patience
-        return patience is None or await patience.is_due(
+        schedule = self._schedule
+        return schedule is None or await schedule.is_due(
             topic, heads, now_ms=progress.looked_ms, pace_ms=progress.pace_ms
         )
 
@@ -211,7 +211,7 @@ class Worker:
         planned = []
         for tail in tails:
             try:
-                with contained(tail.topic.name):
+                with isolated(tail.topic.name):
                     planned.append((tail, plan_tail(self._lake, tail, tile_size=size)))
             except LakestreamError as error:
                 self._quarantine(progress, tail.topic, error)
@@ -241,12 +241,12 @@ class Worker:
             progress.commits.append(Commit(topic.name, topic.topic_id, moved.record_count, tail.due_bytes))
         await advance(self._lake, tail, view)
         self._quarantined.pop(topic.topic_id, None)
-        if self._patience and not tail.more:
-            self._patience.level(topic.topic_id, progress.looked_ms)
+        if self._schedule and not tail.more:
+            self._schedule.restart(topic.topic_id, progress.looked_ms)
 
     async def _guard(self, progress: _Progress, topic: Topic, work: Awaitable[T]) -> T | None:
         try:
-            with contained(topic.name):
+            with isolated(topic.name):
                 return await work
         except LakestreamError as error:
             self._quarantine(progress, topic, error)
@@ -255,8 +255,8 @@ class Worker:
     def _forget_deleted(self, listed: Sequence[Topic]) -> None:
         present = {topic.topic_id for topic in listed}
         self._tables &= present
-        if self._patience:
-            self._patience.forget(present)
+        if self._schedule:
+            self._schedule.forget(present)
         for topic_id in self._quarantined.keys() - present:
             del self._quarantined[topic_id]
         for topic_id in self._leases.keys() - present:

@@ -12,7 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from lakestream.errors import LakestreamError, UnknownStream
-from lakestream.frontier.isolation import contained
+from lakestream.frontier.isolation import isolated
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.upkeep.compaction import fold, folded_ms, plan_fold
 from lakestream.frontier.upkeep.merging import Run, plan_merges
@@ -92,7 +92,7 @@ class Maintenance:
         for topic in turn[: self._lake.settings.max_maintain_tables]:
             self._after = topic.name
             try:
-                with contained(topic.name):
+                with isolated(topic.name):
                     if await self._leased(topic.topic_id):
                         steps += await self.maintain(topic)
             except UnknownStream:

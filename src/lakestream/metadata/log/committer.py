@@ -87,9 +87,9 @@ class Committer:
     mark in the head, and an unknown outcome could be learned no more. So it refuses to be entered twice.
     """
 
-    def __init__(self, store: Store, *, patience_ms: int = 10_000) -> None:
+    def __init__(self, store: Store, *, predecessor_wait_ms: int = 10_000) -> None:
         self._store = store
-        self._patience_ms = patience_ms
+        self._predecessor_wait_ms = predecessor_wait_ms
         self._known: OrderedDict[StreamPartition, _Known] = OrderedDict()
         self._producers = 0
         """Producer rows in `_known`."""
@@ -209,7 +209,7 @@ class Committer:
         return frozenset(
             epoch
             for epoch, first_ms in since_ms.items()
-            if first_ms is not None and offer.time_ms - first_ms >= self._patience_ms
+            if first_ms is not None and offer.time_ms - first_ms >= self._predecessor_wait_ms
         )
 
     def _note_awaited(self, offer: Offer, decision: Decision) -> None:

@@ -132,7 +132,7 @@ def offsets_from_arrow(table: pa.Table) -> npt.NDArray[np.int64]:
     return numbers_in(_column(table, "_offset"))
 
 
-def told_column(name: str, first: int, rows: int) -> pa.Array:
+def implied_column(name: str, first: int, rows: int) -> pa.Array:
     """A column that was not read because a row group's statistics tell it: `RowGroup.told`."""
     if name == "_offset":
         return pa.array(np.arange(first, first + rows, dtype=np.int64))

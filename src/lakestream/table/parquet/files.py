@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from lakestream.errors import CorruptObject, LakestreamError, StorageError
 from lakestream.objects.store import Buffer, ObjectStore
 from lakestream.records import crc32c
-from lakestream.table.parquet.arrow import told_column
+from lakestream.table.parquet.arrow import implied_column
 from lakestream.table.parquet.footers import (
     UNREADABLE,
     Chunk,
@@ -226,7 +226,7 @@ def _parse_group(read: GroupRead[T], source: _Spans, chunks: Sequence[Chunk], co
         if chunk.checksum is not None and crc32c(source.between(chunk.start, chunk.end)) != chunk.checksum:
             raise CorruptObject(f"{named(group)} is damaged: the checksum of its column {chunk.column} does not hold")
     stored = _stored(group, columns)
-    told = {name: told_column(name, group.told[name], group.row_count) for name in columns if name in group.told}
+    told = {name: implied_column(name, group.told[name], group.row_count) for name in columns if name in group.told}
     try:
         table = _decoded(read, source, stored) if stored else pa.table(told)
         if table.num_rows != group.row_count:

@@ -104,7 +104,7 @@ def opening(place: str) -> Iterator[None]:
 
 
 @contextmanager
-def told(place: str) -> Iterator[None]:
+def errors_translated(place: str) -> Iterator[None]:
     """Tells PostgreSQL's errors in the store's words. What is not known to be decided is unknown."""
     try:
         yield

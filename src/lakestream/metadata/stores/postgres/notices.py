@@ -15,7 +15,7 @@ from typing import Final
 import asyncpg
 
 from lakestream.errors import LakestreamError
-from lakestream.metadata.stores.postgres.connecting import Server, told
+from lakestream.metadata.stores.postgres.connecting import Server, errors_translated
 from lakestream.metadata.stores.watching import Watchers
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Notices:
         while True:
             connection: asyncpg.Connection | None = None
             try:
-                with told(self._server.place):
+                with errors_translated(self._server.place):
                     connection = await self._server.connect(durable=False)
                     self._own = connection.get_server_pid()
                     await connection.add_listener(self._channel, self._heard)

@@ -18,7 +18,7 @@ import asyncpg
 from lakestream.errors import Unavailable
 from lakestream.metadata import codec
 from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Lease, Outcome, Refused, Transaction
-from lakestream.metadata.stores.postgres.connecting import DECIDED, LOST, Server, opening, server_of, told
+from lakestream.metadata.stores.postgres.connecting import DECIDED, LOST, Server, errors_translated, opening, server_of
 from lakestream.metadata.stores.postgres.notices import Notices
 from lakestream.metadata.stores.postgres.requests import arguments, rounds
 from lakestream.metadata.stores.postgres.schema import prepare
@@ -182,7 +182,7 @@ class PostgresStore:
     async def _ask(self, query: str, *values: object) -> list[Any]:
         if self._pool.is_closing():
             raise Unavailable("the metadata store is closed")
-        with told(self._place):
+        with errors_translated(self._place):
             async with self._pool.acquire() as connection:
                 try:
                     rows: list[Any] = await connection.fetch(query, *values)
