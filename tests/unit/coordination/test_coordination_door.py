@@ -39,6 +39,6 @@ asyncio.run(main())
 
 
 def test_a_group_runs_without_kafka() -> None:
-    tests = Path(__file__).parents[1]
+    tests = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", DOOR], cwd=tests, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ from support import attempts
 from lakestream.errors import CorruptObject, Unavailable
 from lakestream.table.sandbox import Attempt, Sandbox
 
-TESTS = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture

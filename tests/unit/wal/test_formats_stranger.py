@@ -16,7 +16,7 @@ from support.streams import Cluster
 from lakestream.model import StreamPartition
 from lakestream.objects.local import LocalObjects
 
-PAGE = Path(__file__).parents[2] / "docs" / "FORMATS.md"
+PAGE = Path(__file__).parents[3] / "docs" / "FORMATS.md"
 
 
 def crc32c(data: bytes) -> int:
