@@ -42,8 +42,7 @@ LOST: Final = (
     asyncpg.ReadOnlySQLTransactionError,  # a former primary
 )
 """Nothing more is to be had from this connection."""
-DECIDED: Final = (asyncpg.TransactionRollbackError, asyncpg.LockNotAvailableError)
-"""The server rolled back: nothing was written."""
+_ROLLED_BACK: Final = (asyncpg.TransactionRollbackError, asyncpg.LockNotAvailableError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ def errors_translated(place: str) -> Iterator[None]:
     """Tells PostgreSQL's errors in the store's words. What is not known to be decided is unknown."""
     try:
         yield
-    except DECIDED as error:
+    except _ROLLED_BACK as error:
         raise Unavailable(f"{place} rolled back, nothing was written: {_words(error)}") from error
     except asyncpg.DiskFullError as error:
         raise Unavailable(f"the disk of {place} is full, nothing was written; free some space") from error

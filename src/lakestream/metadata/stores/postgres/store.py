@@ -18,7 +18,7 @@ import asyncpg
 from lakestream.errors import Unavailable
 from lakestream.metadata import codec
 from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Lease, Outcome, Refused, Transaction
-from lakestream.metadata.stores.postgres.connecting import DECIDED, LOST, Server, errors_translated, opening, server_of
+from lakestream.metadata.stores.postgres.connecting import LOST, Server, errors_translated, opening, server_of
 from lakestream.metadata.stores.postgres.notices import Notices
 from lakestream.metadata.stores.postgres.requests import arguments, rounds
 from lakestream.metadata.stores.postgres.schema import prepare
@@ -175,7 +175,7 @@ class PostgresStore:
             try:
                 return await self._ask(query, *values)
             except Unavailable as error:
-                if not isinstance(error.__cause__, DECIDED) or attempt == ATTEMPTS:
+                if not isinstance(error.__cause__, asyncpg.TransactionRollbackError) or attempt == ATTEMPTS:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
