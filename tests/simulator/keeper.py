@@ -13,7 +13,7 @@ from lakestream.errors import ObjectMissing, RetryableError, UnknownStream
 from lakestream.frontier.upkeep import compaction
 from lakestream.frontier.upkeep.maintenance import Maintenance
 from lakestream.metadata.topics.list import Topics
-from lakestream.model import DataFile
+from lakestream.model import NO_METRICS, DataFile
 from lakestream.table.parquet.writer import WrittenStats
 from lakestream.table.reading.deletes import Deleted
 from lakestream.table.reading.shares import Share, Shares
@@ -182,5 +182,6 @@ def _rewritten(rows: Sequence[Row]) -> Rewritten:
         timestamp_max_ms=TIMESTAMP_MS,
         size_bytes=len(data),
         footer_checksum=0,
+        metrics=NO_METRICS,
     )
     return Rewritten(data, stats, 0)
