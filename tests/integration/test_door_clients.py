@@ -207,7 +207,8 @@ def test_a_record_that_is_too_large_is_refused_and_the_next_one_is_not(broker: E
 
 
 def test_a_long_poll_ends_as_soon_as_there_is_something(broker: Embedded, topic: str) -> None:
-    _produce(broker, topic, 1)
+    # One partition: of several librdkafka may ask for some only, and for the others when that long poll is over.
+    ((partition, offset),) = _produce(broker, topic, 1)
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -216,9 +217,7 @@ def test_a_long_poll_ends_as_soon_as_there_is_something(broker: Embedded, topic:
             "fetch.wait.max.ms": 10_000,
         }
     )
-    partitions = [TopicPartition(topic, index) for index in range(3)]
-    ends = [consumer.get_watermark_offsets(partition, timeout=10)[1] for partition in partitions]
-    consumer.assign([TopicPartition(topic, index, end) for index, end in enumerate(ends)])
+    consumer.assign([TopicPartition(topic, partition, offset + 1)])
     assert consumer.poll(0.5) is None
     started = time.monotonic()
     _produce(broker, topic, 1)
