@@ -19,7 +19,8 @@ async def open(url: str) -> Store:
     if path is None:
         # A URL may hold a password: it is not repeated.
         raise RequestError(
-            "metadata_url names no metadata store: use sqlite:///absolute/path or postgres://user@host/database"
+            f"metadata_url, which begins with {urlsplit(url).scheme}:, names no metadata store: use"
+            " sqlite:///absolute/path or postgres://user@host/database"
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
