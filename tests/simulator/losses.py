@@ -20,7 +20,8 @@ from lakestream.metadata.store import Address
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectInfo
 from lakestream.wal import WAL_PREFIX
-from simulator.batches import Row, rows
+from simulator.batches import Row
+from simulator.batches import rows as rows_of
 from simulator.world import run_now
 
 if TYPE_CHECKING:
@@ -115,15 +116,16 @@ class LossActor:
                 history.auditor.fail(f"I3: the log of partition {partition.index} cannot be rebuilt: {error}")
             tail = _tail(rebuilt, bucket, partition)
             history.world.trace(f"{partition.index} is rebuilt from {frontier} to {rebuilt.next_offset}")
-            history.auditor.audit_rebuilt(partition, frontier, told, tail, rebuilt.appended)
+            below = [row for row in in_table if row.partition == partition.index]
+            rows = [*below, *(row for row in tail if row.offset >= frontier)]
+            history.auditor.audit_rebuilt(partition, frontier, told, rows, rebuilt.appended, rebuilt.left_out)
             if is_recent:
-                below = [row for row in in_table if row.partition == partition.index]
-                history.auditor.count_rebuilt([*below, *(row for row in tail if row.offset >= frontier)])
+                history.auditor.count_rebuilt(rows)
 
 
 def _tail(rebuilt: Rebuilt, bucket: _Copy, partition: StreamPartition) -> list[Row]:
     found: list[Row] = []
     for extent in rebuilt.extents:
         data = bucket.objects[extent.object_key][extent.position : extent.position + extent.length]
-        found += rows(data, partition.index, extent.base_offset)
+        found += rows_of(data, partition.index, extent.base_offset)
     return found

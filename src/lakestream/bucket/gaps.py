@@ -4,13 +4,15 @@ Sections without receipt are candidates. What is known of a log decides among th
 lie side by side, each producer's sequences go on without a gap, into the batches that are known to follow, and the
 flushes of a session are mostly committed in their order (an object that replaces another has a later number). Judged
 by the log as it was there, never by a later state; and for all gaps at once: what fills one is missing in another.
+Only where all of that leaves a gap had a producer's row expired, so that a batch which is known elsewhere landed again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, NamedTuple
 
-from lakestream.metadata.log.commit import SEQUENCE_SPAN, Batch, is_next, replayed
+from lakestream.metadata.log.commit import FIRST_SEQUENCE, SEQUENCE_SPAN, Batch, is_next, replayed
 from lakestream.metadata.log.head import ProducerState
 
 _STEPS_MOST: Final = 100_000
@@ -22,13 +24,15 @@ States = Mapping[int, ProducerState]
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """What may lie in a gap: the batches of one section that receipts do not speak of. `elsewhere`: positions of those
-    that are known to lie elsewhere, so that this attempt at them was refused."""
+    that are known to lie elsewhere, so that this attempt at them was refused. `remembered`: positions of those whose
+    offset is known, but not from which of several attempts: this one was refused, or lies there."""
 
     object_key: str
     session: str
     flush: int
     batches: tuple[Batch, ...]
     elsewhere: frozenset[int] = frozenset()
+    remembered: tuple[tuple[int, int], ...] = ()
 
     @property
     def unplaced(self) -> list[Batch]:
@@ -37,22 +41,36 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """These batches of the candidate were in the log; its others were refused. `is_early`: some of those would not have
-    been, at that point of the log."""
+    """These batches of the candidate were in the log, at these offsets; its others were refused. `is_early`: some of
+    those would not have been, at that point of the log."""
 
     candidate: Candidate
-    accepted: tuple[Batch, ...]
+    accepted: tuple[tuple[int, Batch], ...]
     is_early: bool = False
+
+    @property
+    def batches(self) -> list[Batch]:
+        return [batch for _, batch in self.accepted]
+
+    def fits(self, start: int, end: int) -> bool:
+        """Whether it lies side by side from `start` on, and not beyond `end`."""
+        at = start
+        for offset, batch in self.accepted:
+            if offset != at:
+                return False
+            at += batch.record_count
+        return start < at <= end
 
 
 class Waiting:
     """Which batches have others before them among those that are still to be placed: the first of an epoch that is
     known follows no state, and one that lands too early shuts out those before it."""
 
-    def __init__(self, candidates: Iterable[Candidate]) -> None:
+    def __init__(self, candidates: Iterable[Candidate], later: Iterable[Batch] = ()) -> None:
+        """`later`: known to be in the log farther on."""
         self._lowest_epochs: dict[int, int] = {}
         self._lowest_sequences: dict[tuple[int, int], int] = {}
-        for batch in (batch for candidate in candidates for batch in candidate.unplaced):
+        for batch in chain((batch for candidate in candidates for batch in candidate.unplaced), later):
             producer_id, epoch = batch.producer_id, batch.producer_epoch
             self._lowest_epochs[producer_id] = min(epoch, self._lowest_epochs.get(producer_id, epoch))
             lowest = self._lowest_sequences.get((producer_id, epoch))
@@ -80,21 +98,26 @@ def accept(
     candidate: Candidate, states: States, base_offset: int, waiting: Waiting | None
 ) -> tuple[Placement, dict[int, ProducerState]]:
     """What a commit would have accepted at this offset, and the producers' states after it."""
-    after = dict(states)
+    after, offset = dict(states), base_offset
+    remembered = dict(candidate.remembered)
     accepted = []
     is_early = False
     for batch in candidate.batches:
         state = after.get(batch.producer_id)
         if not is_next(state, batch):
             continue
-        if batch.position in candidate.elsewhere:
+        if remembered.get(batch.position) == offset:
+            remember(after, batch, offset)
+            offset += batch.record_count
+        elif batch.position in candidate.elsewhere:
             is_early |= state is not None
         elif waiting is not None and waiting.holds_back(batch, state):
-            is_early = True
+            # A later one was refused there: what comes before it had not landed.
+            is_early |= batch.base_sequence == FIRST_SEQUENCE
         else:
-            accepted.append(batch)
-            remember(after, batch, base_offset)
-            base_offset += batch.record_count
+            accepted.append((offset, batch))
+            remember(after, batch, offset)
+            offset += batch.record_count
     return Placement(candidate, tuple(accepted), is_early), after
 
 
@@ -116,12 +139,19 @@ class KnownBatches(NamedTuple):
         return self.base_offset + sum(batch.record_count for batch in self.batches)
 
 
-def fill(known: Sequence[KnownBatches], candidates: Sequence[Candidate], frontier: int) -> dict[int, list[Placement]]:
+def fill(
+    known: Sequence[KnownBatches], candidates: Sequence[Candidate], again: Sequence[Candidate], frontier: int
+) -> dict[int, list[Placement]]:
     """What fills each gap that is not below the frontier, by the offset at which the gap ends. `known`: in order of
-    offsets. A gap for which there is nothing is left out, and all behind it."""
+    offsets. `again`: the candidates, and what else may have landed a second time. A gap for which there is nothing is
+    left out, and all behind it."""
     best: _Search | None = None
-    for is_ordered, is_continuous in ((True, True), (False, True), (False, False)):
-        search = _Search(known, candidates, is_ordered, is_continuous)
+    for search in (
+        _Search(known, candidates, is_ordered=True),
+        _Search(known, candidates),
+        _Search(known, candidates, is_continuous=False),
+        _Search(known, again, is_continuous=False, is_forgetful=True),
+    ):
         if search.run(0, frontier, {}):
             best = search
             break
@@ -136,16 +166,30 @@ def fill(known: Sequence[KnownBatches], candidates: Sequence[Candidate], frontie
 
 @dataclass(slots=True)
 class _Search:
-    """Depth first: which section was committed next. `chosen`: with the offset at which the choice's gap ends."""
+    """Depth first: which section was committed next. `chosen`: with the offset at which the choice's gap ends.
+    `is_ordered`: a session's flushes are. `is_continuous`: a producer's sequences are. `is_forgetful`: any producer's
+    row may have expired at any time."""
 
     known: Sequence[KnownBatches]
     candidates: Sequence[Candidate]
-    is_ordered: bool
-    is_continuous: bool
+    is_ordered: bool = False
+    is_continuous: bool = True
+    is_forgetful: bool = False
     chosen: list[tuple[int, Placement]] = field(default_factory=list)
     farthest: int = -1
     farthest_chosen: list[tuple[int, Placement]] = field(default_factory=list)
     steps: int = 0
+    later: list[tuple[int, Batch]] = field(default_factory=list)
+    """Known batches of the candidates' producers, with their offsets."""
+    remembered: set[int] = field(default_factory=set)
+    states_at: dict[int, States] = field(default_factory=dict)
+    """Before batches that are remembered, by their offsets."""
+
+    def __post_init__(self) -> None:
+        producers = {batch.producer_id for candidate in self.candidates for batch in candidate.batches} - {-1}
+        self.remembered = {at for candidate in self.candidates for _, at in candidate.remembered}
+        for each in self.known:
+            self.later += [(each.base_offset, batch) for batch in each.batches if batch.producer_id in producers]
 
     def run(self, number: int, offset: int, states: dict[int, ProducerState]) -> bool:
         """The log is whole up to `offset`, which `known` before `number` and the choices reach."""
@@ -154,6 +198,8 @@ class _Search:
             if self.is_continuous and each.end_offset > offset and not self._follows(each.batches, states):
                 return False
             at = each.base_offset
+            if at in self.remembered:
+                self.states_at[at] = dict(states)
             for batch in each.batches:
                 remember(states, batch, at)
                 at += batch.record_count
@@ -164,22 +210,35 @@ class _Search:
         if number > self.farthest:
             self.farthest, self.farthest_chosen = number, list(self.chosen)
         end = self.known[number].base_offset
-        waiting = Waiting(self._left()) if self.is_continuous else None
         for candidate in self.candidates:
-            self.steps += 1
-            if self.steps > _STEPS_MOST:
-                return False
             if not self._may_come(candidate):
                 continue
-            choice, after = accept(candidate, states, offset, waiting)
-            count = sum(batch.record_count for batch in choice.accepted)
-            if count == 0 or offset + count > end or (self.is_continuous and choice.is_early):
-                continue
-            self.chosen.append((end, choice))
-            if self.run(number, offset + count, after):
-                return True
-            self.chosen.pop()
+            for start in self._starts(candidate, offset):
+                self.steps += 1
+                if self.steps > _STEPS_MOST:
+                    return False
+                choice = self._accept(candidate, start, states if start == offset else self.states_at[start])
+                if not choice.fits(offset, end) or (self.is_continuous and choice.is_early):
+                    continue
+                after, at = dict(states), offset
+                for batch in choice.batches:
+                    remember(after, batch, at)
+                    at += batch.record_count
+                self.chosen.append((end, choice))
+                if self.run(number, at, after):
+                    return True
+                self.chosen.pop()
         return False
+
+    def _starts(self, candidate: Candidate, offset: int) -> list[int]:
+        """Where the candidate may begin that is to go on at `offset`: there, or with a batch that is remembered."""
+        return [offset, *(at for _, at in candidate.remembered if at < offset and at in self.states_at)]
+
+    def _accept(self, candidate: Candidate, start: int, states: States) -> Placement:
+        waiting = None
+        if self.is_continuous:
+            waiting = Waiting(self._left(), (batch for at, batch in self.later if at >= start))
+        return accept(candidate, {} if self.is_forgetful else states, start, waiting)[0]
 
     def _left(self) -> list[Candidate]:
         chosen = {choice.candidate.object_key for _, choice in self.chosen}

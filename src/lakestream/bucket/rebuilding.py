@@ -2,8 +2,10 @@
 
 What receipts place has its offsets, and so has what saved producers' states remember. A gap between them is filled by
 sections of which no receipt speaks (`gaps`); what is left of those is appended behind the end, except what the
-producer's sequences say is there already or never was. The table's frontier is where the log begins to be needed: a
-section that is in the table has a receipt (`frontier.receipts`), so what has none is in no table.
+producer's sequences say is there already or never was. (Where its row had expired, a retry may have landed a second
+time: behind the end it is left out, and so is there once, where the first attempt is.) The table's frontier is where
+the log begins to be needed: a section that is in the table has a receipt (`frontier.receipts`), so what has none is in
+no table.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -83,7 +85,7 @@ async def rebuild(
     evidence.use_remembered(frontier)
     work = _Work(partition, Rebuilt(producers=dict(producers), next_offset=frontier), read)
     known = sorted(evidence.known)
-    filled = fill(known, evidence.candidates, frontier)
+    filled = fill(known, evidence.candidates, evidence.again, frontier)
     for each in known:
         if each.end_offset <= frontier:
             work.replay(each)
@@ -99,11 +101,14 @@ async def rebuild(
 
 @dataclass(slots=True)
 class _Evidence:
-    """What is known of single batches. `repeated`: records of sections without receipt that are known elsewhere."""
+    """What is known of single batches. `repeated`: records of sections without receipt that are known elsewhere.
+    `again`: the candidates and those repeats, which are in the log a second time if their producer's row had expired
+    between the attempts."""
 
     producers: dict[int, ProducerState]
     known: list[KnownBatches] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
+    again: list[Candidate] = field(default_factory=list)
     repeated: int = 0
 
     def take(self, section: FoundSection, batches: Sequence[Batch], fate: Fate | None) -> None:
@@ -123,23 +128,28 @@ class _Evidence:
     def use_remembered(self, frontier: int) -> None:
         """Saved states tell the offsets of each producer's last batches, as good as a receipt. And a batch that is
         known to lie somewhere lies nowhere else: other attempts at it were refused."""
-        placed = {_identity(batch) for each in self.known for batch in each.batches if batch.producer_id >= 0}
+        receipted = {_identity(batch) for each in self.known for batch in each.batches if batch.producer_id >= 0}
+        placed = set(receipted)
         candidates, self.candidates = self.candidates, []
         for candidate in candidates:
-            elsewhere = set()
+            elsewhere, used, remembered = set(), set(), []
             for batch in candidate.batches:
                 offset = remembered_offset(self.producers.get(batch.producer_id), batch)
                 is_known = batch.producer_id >= 0 and _identity(batch) in placed
                 if not is_known and offset is None:
                     continue
                 elsewhere.add(batch.position)
+                if offset is not None and _identity(batch) not in receipted:
+                    remembered.append((batch.position, offset))
                 # What is remembered below the frontier is in the table, which has a receipt of another attempt.
                 if is_known or offset is None or offset < frontier:
                     self.repeated += batch.record_count
                 else:
                     placed.add(_identity(batch))
+                    used.add(batch.position)
                     self.known.append(KnownBatches(offset, candidate.object_key, (batch,)))
-            candidate = replace(candidate, elsewhere=frozenset(elsewhere))
+            self.again.append(replace(candidate, elsewhere=frozenset(used)))
+            candidate = replace(candidate, elsewhere=frozenset(elsewhere), remembered=tuple(remembered))
             if candidate.unplaced:
                 self.candidates.append(candidate)
 
@@ -189,15 +199,17 @@ class _Work:
 
     async def append_choice(self, candidates: list[Candidate], choice: Placement) -> None:
         """What the candidate has beside the choice stays one: a later attempt at the same may have been refused."""
-        candidate, accepted = choice.candidate, choice.accepted
+        candidate, accepted = choice.candidate, choice.batches
         for run in _runs(accepted):
             base_offset = self.rebuilt.next_offset
             self._remember(run, base_offset)
             await self._add(candidate.object_key, base_offset, run)
             self.rebuilt.appended += self.rebuilt.next_offset - base_offset
-        index = candidates.index(candidate)
-        rest = replace(candidate, elsewhere=candidate.elsewhere | {batch.position for batch in accepted})
-        candidates[index : index + 1] = [rest] if rest.unplaced else []
+        for index, each in enumerate(candidates):
+            if each.object_key == candidate.object_key:
+                rest = replace(each, elsewhere=each.elsewhere | {batch.position for batch in accepted})
+                candidates[index : index + 1] = [rest] if rest.unplaced else []
+                break
 
     def _remember(self, batches: Iterable[Batch], base_offset: int) -> None:
         for batch in batches:

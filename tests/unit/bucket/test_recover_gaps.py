@@ -118,6 +118,76 @@ def test_a_producers_batches_lead_into_those_that_follow() -> None:
     assert log.read(log.rebuild()) == log.records
 
 
+def test_a_batch_that_overtook_its_predecessor_was_refused() -> None:
+    """Both in one section, of a producer of which nothing else is known; its retry is in the next."""
+    log = Log()
+    log.commit(log.put("b", build_batch(b"zero")))
+    log.commit(log.put("a", numbered(1, 1, b"two"), numbered(1, 0, b"one")), receipt=False)
+    log.commit(log.put("a", numbered(1, 1, b"two")), receipt=False)
+    log.commit(log.put("b", build_batch(b"three")))
+    assert list(log.records.values()) == [b"zero", b"one", b"two", b"three"]
+    assert log.read(log.rebuild()) == log.records
+
+
+def test_what_the_log_has_later_was_not_there_yet() -> None:
+    """A batch that came before its predecessor, of which a receipt tells, was refused."""
+    log = Log()
+    log.commit(log.put("a", build_batch(b"zero"), numbered(1, 1, b"two")), receipt=False)
+    log.commit(log.put("b", numbered(1, 0, b"one")))
+    log.commit(log.put("a", numbered(1, 1, b"two")), receipt=False)
+    log.commit(log.put("b", build_batch(b"three")))
+    assert log.read(log.rebuild()) == log.records
+
+
+def test_a_section_is_judged_by_the_log_where_it_begins() -> None:
+    """The saved state tells where its second batch is, which lies in another section, too: only from there on it is
+    seen why its first was refused, and that its third fills the gap."""
+    log = Log()
+    log.commit(log.put("a", numbered(1, 0, b"zero")))
+    log.put("b", numbered(1, 1, b"one"), time_ms=1)
+    log.commit(
+        log.put("c", numbered(1, 2, b"late"), numbered(1, 1, b"one"), build_batch(b"two"), time_ms=2), receipt=False
+    )
+    saved = dict(log.producers)
+    log.commit(log.put("a", build_batch(b"three"), time_ms=3))
+    found = log.read(log.rebuild(saved=saved))
+    assert {offset: found[offset] for offset in log.records} == log.records
+
+
+def test_a_batch_that_landed_again_after_its_producers_row_had_expired_fills_its_gap() -> None:
+    """Receipts tell of the first attempt and of what follows the second, of the second itself none does."""
+    log = Log()
+    log.commit(log.put("a", numbered(1, 0, b"zero"), numbered(1, 1, b"one")))
+    log.producers.clear()
+    log.commit(log.put("b", numbered(1, 0, b"zero"), build_batch(b"three")), receipt=False)
+    log.commit(log.put("c", numbered(1, 1, b"one")), receipt=False)
+    log.commit(log.put("d", build_batch(b"five")))
+    assert sorted(log.records) == list(range(6))
+    assert log.read(log.rebuild()) == log.records
+
+
+def test_a_gap_from_before_the_row_expired_is_filled_though_the_state_tells_of_the_second_attempt() -> None:
+    """Both attempts are there once each, though no receipt tells of either."""
+    log = Log()
+    log.commit(log.put("a", numbered(1, 0, b"zero")), receipt=False)
+    log.commit(log.put("b", build_batch(b"one")))
+    log.producers.clear()
+    log.commit(log.put("c", numbered(1, 0, b"zero")), receipt=False)
+    rebuilt = log.rebuild(saved=log.producers)
+    assert log.read(rebuilt) == log.records
+    assert {extent.object_key for extent in rebuilt.extents} == {"a-1", "b-1", "c-1"}
+
+
+def test_behind_the_end_an_attempt_at_a_batch_that_is_there_is_left_out() -> None:
+    log = Log()
+    log.commit(log.put("a", numbered(1, 0, b"zero")))
+    log.producers.clear()
+    log.commit(log.put("b", numbered(1, 0, b"zero")), receipt=False)
+    rebuilt = log.rebuild()
+    assert log.read(rebuilt) == {0: b"zero"}
+    assert rebuilt.left_out == 1
+
+
 def test_records_that_are_nowhere_are_told() -> None:
     log = Log()
     log.commit(log.put("a", build_batch(b"zero", b"one")), receipt=False)
@@ -138,12 +208,14 @@ def test_a_damaged_section_is_named_unless_the_table_has_it() -> None:
 
 
 def play(seed: int) -> Log:
-    """Three brokers and their uploads, committed in any order between brokers; producers send again what had no
-    answer, elsewhere too. Of each session's flushes only the last may lack their receipts, and single ones before."""
+    """Three brokers and their uploads, committed in any order between brokers; producers have several batches in flight
+    and send again what had no answer, elsewhere too. Of each session's flushes only the last may lack their receipts,
+    and single ones before."""
     chance, log = random.Random(seed), Log()
+    in_flight_most = chance.choice((1, 3))
     sequences, saved = dict.fromkeys(range(3), 0), dict[int, ProducerState]()
     waiting: dict[str, list[FoundSection]] = {"a": [], "b": [], "c": []}
-    unsettled: dict[int, bytes] = {}
+    in_flight: dict[int, dict[int, bytes]] = {producer: {} for producer in sequences}
     committed: dict[str, list[FoundSection]] = {"a": [], "b": [], "c": []}
     for step in range(chance.randint(4, 40)):
         session = chance.choice("abc")
@@ -158,13 +230,13 @@ def play(seed: int) -> Log:
             if producer == 3:
                 batches.append(build_batch(*values))
                 continue
-            if producer not in unsettled:
-                unsettled[producer] = numbered(producer, sequences[producer], *values)
-            batches.append(unsettled[producer])
             known = log.producers.get(producer)
-            if known is not None and known.runs[-1].last_sequence >= sequences[producer]:
-                sequences[producer] = known.runs[-1].last_sequence + 1
-                del unsettled[producer]
+            landed = known.runs[-1].last_sequence if known else -1
+            mine = in_flight[producer] = {at: each for at, each in in_flight[producer].items() if at > landed}
+            if len(mine) < in_flight_most:
+                mine[sequences[producer]] = numbered(producer, sequences[producer], *values)
+                sequences[producer] += len(values)
+            batches += chance.sample(list(mine.values()), chance.randint(1, len(mine)))
         waiting[session].append(log.put(session, *batches, time_ms=chance.choice((step, step - 3))))
         if chance.random() < 0.1:
             saved = dict(log.producers)
