@@ -17,15 +17,17 @@ HIVE_JARS := $(CURDIR)/.cache/hive
 SPARK_S3_JARS := $(CURDIR)/.cache/spark-s3
 YARN_JARS := $(CURDIR)/.cache/yarn
 TRINO_JARS := $(CURDIR)/.cache/trino
+STORE_TOOLS := $(CURDIR)/.cache/store-tools
 JAVA = JAVA_HOME=$$($(BIN)/python tools/ensure_java.py)
 TEST_ENV = LAKESTREAM_KAFKA_LIBS=$(KAFKA_LIBS) LAKESTREAM_SPARK_JARS=$$(echo $(SPARK_JARS)/*.jar) \
   LAKESTREAM_NESSIE_JARS=$(NESSIE_JARS) LAKESTREAM_HIVE_JARS=$(HIVE_JARS) LAKESTREAM_SPARK_S3_JARS=$(SPARK_S3_JARS) \
-  LAKESTREAM_YARN_JARS=$(YARN_JARS) LAKESTREAM_TRINO_JARS=$(TRINO_JARS)
+  LAKESTREAM_YARN_JARS=$(YARN_JARS) LAKESTREAM_TRINO_JARS=$(TRINO_JARS) \
+  LAKESTREAM_STORE_TOOLS=$(STORE_TOOLS)
 PYTEST_ARGS ?=
 PYTEST = $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
 
 .PHONY: help up check test test-all bench simulate lint lock format jars nessie-jar hive-jars spark-s3-jars yarn-jars \
-  trino-jars kit-jars kcat clean
+  trino-jars kit-jars store-tools kcat clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,10 +88,19 @@ kcat:
 kit-jars: .venv/.complete
 	@$(JAVA) && export JAVA_HOME && $(BIN)/python tools/fetch_jars.py rck $(KIT_JARS)
 
+store-tools: # S3 and Azure on this machine: versitygw needs Go, Azurite needs npm
+	@mkdir -p $(STORE_TOOLS)
+	@[ -x $(STORE_TOOLS)/bin/versitygw ] || { command -v go >/dev/null && echo "Building versitygw …" && \
+	GOBIN=$(STORE_TOOLS)/bin go install github.com/versity/versitygw/cmd/versitygw@v1.8.0; } || \
+	echo "versitygw is not here, and its tests want it: install Go" >&2
+	@[ -x $(STORE_TOOLS)/node_modules/.bin/azurite-blob ] || { command -v npm >/dev/null && echo "Fetching Azurite …" && \
+	npm install --silent --no-audit --no-fund --prefix $(STORE_TOOLS) azurite@3; } || \
+	echo "Azurite is not here, and its tests want it: install npm" >&2
+
 test: .cache/kernels lint jars nessie-jar kcat ## Everything a change must pass
 	$(JAVA) $(TEST_ENV) $(PYTEST) -m "not slow" $(PYTEST_ARGS)
 
-test-all: .cache/kernels lint jars nessie-jar kcat hive-jars spark-s3-jars yarn-jars trino-jars kit-jars ## The same, and the slow tests
+test-all: .cache/kernels lint jars nessie-jar kcat hive-jars spark-s3-jars yarn-jars trino-jars kit-jars store-tools ## The same, and the slow tests
 	$(JAVA) $(TEST_ENV) LAKESTREAM_RCK_JARS=$(KIT_JARS) $(PYTEST) $(PYTEST_ARGS)
 
 bench: .venv/.dev .cache/kernels jars ## Measure ourselves beside a real Kafka (QUICK=1: shorter)

@@ -31,6 +31,8 @@ LakestreamError
 │   └── TableRefused          a change that this table must never have
 ├── RetryableError          the same call may succeed later
 │   ├── Unavailable           a store did not answer, or the outcome is unknown
+│   │   ├── Throttled           the object store asks for fewer requests
+│   │   └── StoreRefused        no such bucket, or no right to it: somebody has to change something
 │   ├── Overloaded            a memory budget is spent
 │   ├── PredecessorAwaited    an earlier batch of this producer is not in the log yet
 │   └── Conflict              somebody else changed it first: load again and retry
@@ -152,6 +154,12 @@ class RetryableError(LakestreamError): ...
 
 
 class Unavailable(RetryableError): ...
+
+
+class Throttled(Unavailable): ...
+
+
+class StoreRefused(Unavailable): ...
 
 
 class Overloaded(RetryableError): ...

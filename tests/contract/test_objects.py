@@ -2,14 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from conftest import need
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulator.backends import SimulatedObjects
 from support import simulated
+from support.emulators import Emulator, azure, tool, versitygw
 from support.s3 import environment, make_bucket, s3_server
 
 from lakestream import objects
@@ -24,7 +27,11 @@ BACKENDS: dict[str, Callable[[pytest.FixtureRequest], str]] = {
     "memory": lambda request: f"memory://{uuid4()}",
     "s3": lambda request: f"s3://{request.getfixturevalue('bucket')}/some/prefix",
     "s3, ends at once": lambda request: f"s3://{request.getfixturevalue('bucket')}/some/prefix",
+    "versitygw": lambda request: emulated(request, "versitygw"),
+    "azure": lambda request: emulated(request, "azure"),
 }
+EMULATORS = {"versitygw": (versitygw, "versitygw"), "azure": (azure, "azurite-blob")}
+"""How each is started, and the program that it needs."""
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +49,37 @@ def bucket(s3_address: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-@pytest.fixture(params=[*BACKENDS, "simulated"])
+@pytest.fixture(scope="session")
+def emulators(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Emulator]]:
+    """Each is started when it is first asked for."""
+    running: dict[str, Emulator] = {}
+    with ExitStack() as stack:
+
+        def started(name: str) -> Emulator:
+            if name not in running:
+                start, program = EMULATORS[name]
+                found = need(tool(program), f"{program} (LAKESTREAM_STORE_TOOLS)")
+                running[name] = stack.enter_context(start(found, tmp_path_factory.mktemp(name)))
+            return running[name]
+
+        yield started
+
+
+def emulated(request: pytest.FixtureRequest, name: str) -> str:
+    emulator: Emulator = request.getfixturevalue("emulators")(name)
+    bucket = f"bucket-{uuid4()}"
+    emulator.make_bucket(bucket)
+    for variable, value in emulator.environment.items():
+        request.getfixturevalue("monkeypatch").setenv(variable, value)
+    return f"{emulator.scheme}://{bucket}/some/prefix"
+
+
+@pytest.fixture(
+    params=[
+        *(pytest.param(name, marks=pytest.mark.slow if name in EMULATORS else ()) for name in BACKENDS),
+        "simulated",
+    ]
+)
 def backend(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
@@ -285,7 +322,7 @@ def test_names_that_lead_elsewhere_are_refused(run: Run, store: ObjectStore, key
     run(check)
 
 
-@pytest.mark.parametrize("backend", BACKENDS, indirect=True)
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name not in EMULATORS], indirect=True)
 def test_opening_the_same_url_again_shows_the_same_objects(run: Run, store: ObjectStore) -> None:
     async def check() -> None:
         await store.put("a/b", [b"x"])

@@ -4,14 +4,17 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
+
+from prometheus_client import CollectorRegistry
 
 from lakestream import metadata, objects
 from lakestream.bucket.identity import check_identity
 from lakestream.bucket.saved import saving
-from lakestream.errors import Unavailable
+from lakestream.errors import RequestError, StoreRefused, Unavailable
 from lakestream.metadata.store import Store
+from lakestream.metrics import ObjectMetrics
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime, system
 from lakestream.settings import Settings
@@ -20,14 +23,20 @@ log = logging.getLogger(__name__)
 
 OPEN_ATTEMPTS: Final = 40
 OPEN_RETRY_MS: Final = 500
+PROBE: Final = "lakestream/probe"
+"""Written at each start, to see whether we may."""
+_LOCAL: Final = ("file://", "memory://")
 
 
 @dataclass(frozen=True, slots=True)
 class Backends:
+    """`registry` has what this process counts."""
+
     store: Store
     objects: ObjectStore
     runtime: Runtime
     external_catalog: str = ""
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
 
 @asynccontextmanager
@@ -35,6 +44,7 @@ async def open_backends(settings: Settings) -> AsyncIterator[Backends]:
     """Raises `RequestError` if a URL or a directory cannot be used, or if metadata store and bucket do not belong
     together or were moved: nothing of either has been used then."""
     async with open_unchecked(settings) as backends:
+        await _check_rights(backends.objects)
         await check_identity(backends.store, backends.objects, backends.runtime, metadata_place(settings))
         yield backends
 
@@ -47,12 +57,25 @@ def saving_rows(settings: Settings, backends: Backends) -> AbstractAsyncContextM
 @asynccontextmanager
 async def open_unchecked(settings: Settings) -> AsyncIterator[Backends]:
     """For what mends a bucket that `open_backends` refuses, and for nothing else."""
-    runtime = system()
+    registry = CollectorRegistry()
+    bucket = objects.open(settings.bucket, metrics=ObjectMetrics(registry))
     store = await _open_store(settings.metadata)
     try:
-        yield Backends(store, objects.open(settings.bucket), runtime, settings.external_catalog)
+        yield Backends(store, bucket, system(), settings.external_catalog, registry)
     finally:
         await store.close()
+
+
+async def _check_rights(bucket: ObjectStore) -> None:
+    """A bucket that is not there, or that we may not list or write, is told before anything relies on it."""
+    if bucket.url.startswith(_LOCAL):
+        return
+    try:
+        async for _ in bucket.list(PROBE):
+            break
+        await bucket.put(PROBE, [b""], overwrite=True)
+    except StoreRefused as error:
+        raise RequestError(str(error)) from error
 
 
 async def _open_store(url: str) -> Store:

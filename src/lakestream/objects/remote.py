@@ -1,4 +1,6 @@
-"""Objects in a cloud store (S3, GCS, Azure) through obstore.
+"""Objects in a cloud store (S3, GCS, Azure) through obstore, with one attempt at everything: `steady` makes the others.
+obstore's own retries are off: ten of them are spent within three seconds of 503s, and hide from us that a store
+throttles.
 
 obstore's blocking calls run in a pool of threads. Its asynchronous ones deliver their results from
 threads that Python does not know: a process that ends right after one aborts now and then, unless it ends with
@@ -12,13 +14,15 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
+from obstore.exceptions import BaseError
 from obstore.store import from_url
 
-from lakestream.errors import Conflict, CorruptObject, ObjectMissing, RequestError, Unavailable
+from lakestream.errors import CorruptObject, RequestError
+from lakestream.objects.failures import is_answer, is_bucket_missing, status_of, told, words
 from lakestream.objects.keys import check_key, normal_prefix
 from lakestream.objects.store import Buffer, ObjectInfo
 
@@ -29,24 +33,20 @@ T = TypeVar("T")
 
 THREADS: Final = 32
 REQUEST_TIMEOUT: Final = timedelta(seconds=30)
-RETRY_TIMEOUT: Final = timedelta(seconds=60)
+CONNECT_TIMEOUT: Final = timedelta(seconds=5)
 _ELSEWHERE: Final = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 _INTEGRITY: Final = ("AWS_UNSIGNED_PAYLOAD", "AWS_CHECKSUM_ALGORITHM")
 
 
 class RemoteObjects:
-    """Implements `ObjectStore`. Credentials and endpoints come from the environment (AWS_…, GOOGLE_…, AZURE_…).
-
-    A put is one conditional request. The client repeats it when the connection breaks, so a
-    `Conflict` may be about the caller's own object: names that are never reused make that harmless.
-    """
+    """Implements `ObjectStore`. Credentials and endpoints come from the environment (AWS_…, GOOGLE_…, AZURE_…). A put
+    is one conditional request."""
 
     def __init__(
         self,
         url: str,
         *,
         request_timeout: timedelta = REQUEST_TIMEOUT,
-        retry_timeout: timedelta = RETRY_TIMEOUT,
         ends_at_once: bool = False,
     ) -> None:
         """`ends_at_once`: this process will never take its Python down, but end with `os._exit`."""
@@ -58,11 +58,15 @@ class RemoteObjects:
                 self._url,
                 config=integrity(self._url, os.environ),
                 # Plain HTTP is only ever used if the configured endpoint says so.
-                client_options={"timeout": request_timeout, "connect_timeout": request_timeout, "allow_http": True},
-                retry_config={"retry_timeout": retry_timeout},
+                client_options={
+                    "timeout": request_timeout,
+                    "connect_timeout": min(CONNECT_TIMEOUT, request_timeout),
+                    "allow_http": True,
+                },
+                retry_config={"max_retries": 0},
             )
-        except BaseError as error:
-            raise RequestError(f"{url} cannot be opened: {_first_line(error)}") from error
+        except (BaseError, ValueError) as error:
+            raise RequestError(f"{url} cannot be opened: {words(error)}") from error
 
     @property
     def url(self) -> str:
@@ -110,23 +114,16 @@ class RemoteObjects:
     async def _run(self, key: str, work: Callable[[], T]) -> T:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, work)
-        except FileNotFoundError as error:
-            raise ObjectMissing(f"{self._url}/{key} does not exist") from error
-        except AlreadyExistsError as error:
-            raise Conflict(f"{self._url}/{key} exists already") from error
-        except (PermissionDeniedError, UnauthenticatedError) as error:
-            raise Unavailable(
-                f"{self._url}/{key}: access was denied, check the credentials: {_first_line(error)}"
-            ) from error
-        except BaseError as error:
-            raise Unavailable(f"{self._url}/{key}: the object store failed: {_first_line(error)}") from error
+        except (FileNotFoundError, BaseError) as error:
+            raise told(self._url, key, error) from error
 
     async def _large_range(self, key: str, start: int, length: int) -> Buffer:
         try:
             return memoryview(await obstore.get_range_async(self._store, key, start=start, length=length))
-        except (BaseError, FileNotFoundError):
-            # The blocking call, which everybody else makes too, says what is wrong.
-            return await self._run(key, lambda: self._range(key, start, length))
+        except (FileNotFoundError, BaseError) as error:
+            if not _unsatisfied(error):
+                raise told(self._url, key, error) from error
+        return await self._run(key, lambda: self._range(key, start, length))
 
     def _range(self, key: str, start: int, length: int) -> Buffer:
         """The bytes that there are, where the client has put them."""
@@ -134,16 +131,18 @@ class RemoteObjects:
             return b""
         try:
             return memoryview(obstore.get_range(self._store, key, start=start, length=length))
-        except BaseError:
+        except BaseError as error:
             # A range that begins beyond the end has no error of its own.
-            if obstore.head(self._store, key)["size"] > start:
+            if not _unsatisfied(error) or obstore.head(self._store, key)["size"] > start:
                 raise
             return b""
 
     def _tail(self, key: str, length: int) -> bytes:
         try:
             return bytes(obstore.get(self._store, key, options={"range": {"suffix": length}}).bytes())
-        except BaseError:
+        except BaseError as error:
+            if not _unsatisfied(error):
+                raise
             # Azure knows no such ranges, and an empty object satisfies none.
             size_bytes = obstore.head(self._store, key)["size"]
             start = max(0, size_bytes - length)
@@ -152,7 +151,9 @@ class RemoteObjects:
     def _delete(self, keys: Sequence[str]) -> None:
         try:
             obstore.delete(self._store, keys)
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if is_bucket_missing(error):
+                raise
             # Some stores complain about missing objects, and stop: go on one by one.
             for key in keys:
                 with suppress(FileNotFoundError):
@@ -169,5 +170,6 @@ def integrity(url: str, environment: Mapping[str, str]) -> "S3Config | None":
     return {"unsigned_payload": True, "checksum_algorithm": "crc64nvme"}
 
 
-def _first_line(error: BaseError) -> str:
-    return str(error).partition("\n")[0]
+def _unsatisfied(error: Exception) -> bool:
+    """Whether a range may have been what was wrong: the store says so, or the client did not even ask it."""
+    return status_of(error) == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or not is_answer(error)

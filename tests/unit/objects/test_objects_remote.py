@@ -8,13 +8,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from support.s3 import environment
 
-from lakestream.errors import RequestError, Unavailable
+from lakestream.errors import RequestError, StoreRefused, Throttled, Unavailable
+from lakestream.objects.failures import words
 from lakestream.objects.remote import RemoteObjects, integrity
 
 AT_AWS = {"unsigned_payload": True, "checksum_algorithm": "crc64nvme"}
@@ -34,7 +36,6 @@ def impatient(url: str, *, ends_at_once: bool = False) -> RemoteObjects:
     return RemoteObjects(
         url,
         request_timeout=timedelta(milliseconds=50),
-        retry_timeout=timedelta(milliseconds=100),
         ends_at_once=ends_at_once,
     )
 
@@ -70,6 +71,77 @@ def test_a_url_that_cannot_be_opened_is_told(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
     with pytest.raises(RequestError, match="az://container cannot be opened"):
         RemoteObjects("az://container")
+
+
+@contextmanager
+def answering(monkeypatch: pytest.MonkeyPatch, status: int, body: str) -> Iterator[list[str]]:
+    """A server that answers every request so; the list has the requests."""
+    asked: list[str] = []
+
+    class Answer(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            self.rfile.read(int(self.headers.get("content-length") or 0))
+            asked.append(self.command)
+            self.send_response(status)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body.encode())
+
+        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _answer
+
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        try:
+            for variable, value in environment(f"http://127.0.0.1:{server.server_port}").items():
+                monkeypatch.setenv(variable, value)
+            yield asked
+        finally:
+            server.shutdown()
+
+
+DENIED, NO_BUCKET = "access was denied, check the credentials", "the bucket of s3://b/p does not exist: create it"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "expected", "sentence"),
+    [
+        (503, "<Code>SlowDown</Code>", Throttled, "asks for fewer requests"),
+        (429, "", Throttled, "asks for fewer requests"),
+        (500, "", Unavailable, "the object store failed"),
+        (408, "", Unavailable, "the object store failed"),
+        (403, "<Code>AccessDenied</Code>", StoreRefused, DENIED),
+        (401, "", StoreRefused, DENIED),
+        (404, "<Code>NoSuchBucket</Code>", StoreRefused, NO_BUCKET),
+        (400, "<Code>AuthorizationHeaderMalformed</Code>", StoreRefused, "refused the request"),
+    ],
+)
+def test_each_answer_has_its_sentence_and_costs_one_request(
+    monkeypatch: pytest.MonkeyPatch, status: int, body: str, expected: type[Exception], sentence: str
+) -> None:
+    async def keys(store: RemoteObjects) -> None:
+        async for _ in store.list("wal/"):
+            pass
+
+    async def main() -> None:
+        with answering(monkeypatch, status, body) as asked:
+            store = RemoteObjects("s3://b/p")
+            requests = [store.put("a", [b"x"]), store.get("a"), store.get_range("a", 0, 1), store.get_tail("a", 1)]
+            for number, request in enumerate([*requests, store.delete(["a", "b"]), keys(store)], 1):
+                with pytest.raises(expected, match=sentence) as caught:
+                    await request
+                assert type(caught.value) is expected
+                assert len(asked) == number
+
+    asyncio.run(main())
+
+
+def test_signatures_in_addresses_are_not_repeated() -> None:
+    said = words(ValueError("Error performing GET https://a.blob/c/k?sig=secret&se=2 in 3ms\nmore"))
+    assert said == "Error performing GET https://a.blob/c/k in 3ms"
 
 
 def test_a_process_may_end_right_after_a_call(silent_address: str) -> None:
