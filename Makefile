@@ -32,12 +32,11 @@ PYTEST = $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.venv/.complete: requirements.lock pyproject.toml tools/make_venv.sh
+.venv/.complete: requirements.lock pyproject.toml tools/make_venv.sh tools/install.py tools/uv.lock
 	@tools/make_venv.sh
 
 .venv/.dev: .venv/.complete requirements-dev.lock
-	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes --no-deps -r requirements-dev.lock | \
-	  sed -u "/already satisfied/d"
+	@$(BIN)/python tools/install.py requirements-dev.lock
 	@touch $@
 
 KERNELS := $(wildcard src/lakestream/records/*.py src/lakestream/records/kernels/*.py)
@@ -116,11 +115,11 @@ format: .venv/.dev ## Let ruff format and fix
 	$(BIN)/ruff format .
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate \
-  --no-emit-index-url pyproject.toml
+  --no-emit-index-url
 lock: .venv/.complete ## Resolve the lock files anew from pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(COMPILE) --extra dev --output-file requirements-dev.lock
-	$(COMPILE) --constraint requirements-dev.lock --output-file requirements.lock
+	echo uv | $(COMPILE) --output-file tools/uv.lock -
+	$(COMPILE) --extra dev --output-file requirements-dev.lock pyproject.toml
+	$(COMPILE) --constraint requirements-dev.lock --output-file requirements.lock pyproject.toml
 
 clean: ## Remove what was built and fetched; data stays
 	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build

@@ -23,9 +23,7 @@ if ! "$python" -c 'import ensurepip' 2>/dev/null; then
   fi
 fi
 
-echo "Creating .venv with $("$python" --version): the first time takes two minutes …"
+echo "Creating .venv with $("$python" --version): the first time takes a minute …"
 "$python" -m venv .venv
-.venv/bin/python -m pip install --disable-pip-version-check --require-hashes --no-deps -r requirements.lock |
-  sed -u "/already satisfied/d"
-.venv/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
+.venv/bin/python tools/install.py requirements.lock
 touch .venv/.complete
