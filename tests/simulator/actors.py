@@ -18,7 +18,8 @@ from lakestream.frontier.delta import Mirrors
 from lakestream.frontier.moving.worker import Worker
 from lakestream.kafka.apis.api import Handler
 from lakestream.kafka.settings import KafkaSettings
-from lakestream.metadata.brokers import Broker
+from lakestream.metadata.brokers import Broker, Brokers
+from lakestream.metadata.feed import Feed
 from lakestream.metadata.topics.list import Topics
 from lakestream.stream import Streams
 from lakestream.stream.engine import StreamEngine
@@ -156,7 +157,9 @@ class PipelineActor:
         runtime = process.runtime()
         lake = history.lake(runtime, scene.pipeline)
         topics = Topics(history.store, runtime)
-        worker = Worker(lake, topics, name=f"{self._name}-{runtime.new_id()}", respect_leases=world.chance(0.5))
+        feed = Feed(history.store, Brokers(history.store).sessions)
+        name = f"{self._name}-{runtime.new_id()}"
+        worker = Worker(lake, topics, name=name, respect_leases=world.chance(0.5), feed=feed)
         collector, orphans, expiry = Collector(lake), Orphans(lake, topics), Expiry(lake, topics)
         mirrors = Mirrors(lake.catalog, history.delta, history.delta, topics, runtime, scene.pipeline)
         rest_s = _REST_LEAST_S

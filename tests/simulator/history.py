@@ -32,7 +32,7 @@ from simulator.backends import SimulatedObjects, SimulatedStore
 from simulator.batches import Row
 from simulator.clients import ConsumerActor, ProducerActor, fetch, rows_of
 from simulator.delta import SimulatedDelta
-from simulator.freshener import FreshenerActor
+from simulator.freshener import DOORS, FreshenerActor
 from simulator.groups import MemberActor, StrangerActor
 from simulator.keeper import KeeperActor, small_folds
 from simulator.loop import START_S, SimulatedLoop, Stuck
@@ -48,9 +48,6 @@ from simulator.world import CALM_S, World
 _SETTLE_S = 600.0
 _FAULTS_MOST_S = 30.0
 _NOWHERE = StreamPartition(UUID(int=7), 0)
-_DOORS = (11, 10)
-"""In every so many histories, those with this remainder, engines load the table. Not drawn: what all others play stays
-the same."""
 
 
 class Visitor(Protocol):
@@ -152,7 +149,7 @@ class History:
             *(MemberActor(self, number) for number in range(scene.members)),
             *([StrangerActor(self)] if scene.members else []),
             *([EngineActor(self)] if scene.engine else []),
-            *([FreshenerActor(self)] if self.seed % _DOORS[0] == _DOORS[1] else []),
+            *([FreshenerActor(self)] if self.seed % DOORS[0] == DOORS[1] else []),
             *([LossActor(self)] if self.seed % LOSSES[0] == LOSSES[1] else []),
         ]
         visiting = [self._spawn(visitor.live()) for visitor in visitors]

@@ -114,6 +114,7 @@ def draw_scene(random: Random) -> Scene:
             own_file_bytes=random.choice((1, 1 << 20)),
             producer_expiration_ms=50 if forgetful else 86_400_000,
             producer_check_interval_ms=50,
+            sweep_ms=2_000,
         ),
         group=GroupSettings(
             initial_rebalance_delay_ms=random.choice((0, 200)),

@@ -34,7 +34,7 @@ KEPT: Final = 3
 _LAST_S: Final = 3.0
 _ALL: Final = ("", "\U0010ffff")
 _LOGS: Final = "log/"
-_PASSING: Final = ("brokers", "pipeline", "worker/", "saved")
+_PASSING: Final = ("brokers", "feed", "pipeline", "worker/", "saved")
 """What begins the names of shards that tell only of processes."""
 _LEASE: Final = "lease"
 _WRITER: Final = Address("saved", _LEASE)

@@ -10,6 +10,8 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     interval_ms: int = 5_000
     """Time from the start of one tick to the start of the next: how old a table may be whose topic does not say."""
+    sweep_ms: int = 600_000
+    """Every topic is looked at this often, whatever brokers tell of it; those that they tell of by the next tick."""
     min_tile_bytes: int = 4 * MIB
     """A tile below this is not worth a task of its own."""
     target_tile_bytes: int = 192 * MIB

@@ -48,9 +48,13 @@ class Brokers:
         token = await self.heartbeat(broker)
         await self._store.release_lease(Address(_SHARD, f"live/{broker.session}"), token)
 
+    async def sessions(self) -> frozenset[str]:
+        """Of the brokers that live."""
+        return frozenset(lease.holder for _, lease in await self._store.leases(_SHARD, *_LIVE))
+
     async def live(self) -> list[Broker]:
         """In order of their ids. One whose row is damaged is left out: clients do without a hint."""
-        sessions = {lease.holder for _, lease in await self._store.leases(_SHARD, *_LIVE)}
+        sessions = await self.sessions()
         rows = await self._store.range(_SHARD, *_ROWS)
         brokers = codec.decode_all(rows, Broker, _SHARD)
         return [broker for broker in brokers if broker.session in sessions]

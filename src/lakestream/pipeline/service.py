@@ -19,6 +19,8 @@ from lakestream.frontier.moving.worker import Tick, Worker
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.status import StatusBoard
 from lakestream.frontier.upkeep.maintenance import Maintenance
+from lakestream.metadata.brokers import Brokers
+from lakestream.metadata.feed import Feed
 from lakestream.metadata.store import Store
 from lakestream.metadata.topics.list import Topics
 from lakestream.objects import ObjectStore
@@ -123,7 +125,8 @@ class _Service:
         parts = self._components
         lake = Lake(parts.store, parts.catalog, parts.objects, SparkTiles(driver), parts.runtime, self._settings)
         topics = Topics(parts.store, parts.runtime)
-        worker = Worker(lake, topics, name=self._name, respect_leases=not once, keeps_intervals=not once)
+        feed = None if once else Feed(parts.store, Brokers(parts.store).sessions)
+        worker = Worker(lake, topics, name=self._name, respect_leases=not once, keeps_intervals=not once, feed=feed)
         collector, orphans, expiry = Collector(lake), Orphans(lake, topics), Expiry(lake, topics)
         mirrors = self._mirrors(topics)
         loop = asyncio.get_running_loop()

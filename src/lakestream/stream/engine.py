@@ -14,6 +14,7 @@ from lakestream.catalog.port import TableViews
 from lakestream.errors import InvalidSetting, LakestreamError, StorageError, Unavailable
 from lakestream.metadata.brokers import Broker, Brokers
 from lakestream.metadata.counters import cluster_id, reserve_producer_ids
+from lakestream.metadata.feed import Touches
 from lakestream.metadata.log.head import Extent
 from lakestream.metadata.log.partition import advance_log_start
 from lakestream.metadata.names.pointers import Pointers
@@ -74,6 +75,7 @@ class StreamEngine:
         self._views = ViewCache(catalog, settings.view_check_ms)
         self._fetcher = Fetcher(store, self._tails, self._cache, self._views, history, self.topics)
         self._offsets = OffsetFinder(self._tails, self._cache, self._views, history, runtime)
+        self._touches = Touches(store, broker.session)
         self._appender = Appender(store, objects, MAIN_STORE, runtime, settings, self._on_committed, self._on_gone)
         self._producer_ids = iter(range(0))
         self._producer_lock = asyncio.Lock()
@@ -90,6 +92,7 @@ class StreamEngine:
         await self.brokers.register(self.broker)
         await self._appender.start(self._fail, self.cluster_id)
         self._spawn(self._heartbeat())
+        self._spawn(self._touches.run())
         self._spawn(self._finish_deletes())
 
     async def stop(self) -> None:
@@ -99,6 +102,7 @@ class StreamEngine:
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._appender.stop()
         with suppress(LakestreamError):
+            await self._touches.write()
             await self.brokers.leave(self.broker)
 
     def append(
@@ -141,6 +145,7 @@ class StreamEngine:
         await self._tails.refresh([partition])
         end_offset = self._tails.get(partition).end_offset
         head, _ = await advance_log_start(self.store, partition, end_offset if offset is None else offset, in_tail=True)
+        self._touches.touch(partition.topic_id)
         await self._tails.refresh([partition])
         return head.log_start
 
@@ -233,6 +238,7 @@ class StreamEngine:
 
     def _on_committed(self, partition: StreamPartition, extents: Sequence[Extent], appends: Sequence[Append]) -> None:
         """Keeps what was written where somebody reads the tail; a partly refused section is left to be read."""
+        self._touches.touch(partition.topic_id)
         self._tails.committed(partition, extents)
         if not self._tails.has_reader(partition):
             return

@@ -3,7 +3,7 @@
 They patch the real code from outside, for the length of one context, and exist nowhere else.
 """
 
-from simulator.bugs import appending, coordinating, keeping, losing, moving, reading
+from simulator.bugs import appending, coordinating, keeping, losing, moving, reading, telling
 from simulator.bugs.registry import BUGS, seeds_for
 
-__all__ = ["BUGS", "appending", "coordinating", "keeping", "losing", "moving", "reading", "seeds_for"]
+__all__ = ["BUGS", "appending", "coordinating", "keeping", "losing", "moving", "reading", "seeds_for", "telling"]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
+from simulator.freshener import DOORS
 from simulator.losses import LOSSES
 from simulator.policies import KEPT
 
@@ -28,6 +29,12 @@ def upkeep_bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[Non
 def loss_bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
     """One that shows only where the metadata store is lost."""
     _SHOWN_IN[_name(plant)] = LOSSES
+    return bug(plant)
+
+
+def door_bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
+    """One that shows only where engines load the table."""
+    _SHOWN_IN[_name(plant)] = DOORS
     return bug(plant)
 
 

@@ -183,6 +183,7 @@ def test_a_damaged_value_is_never_used() -> None:
         # Lists leave these out and log them; a lease is granted anew; of a mark only presence or version is asked.
         assert set(survived) <= {
             ("topics", "gone"),
+            ("topics", "created"),
             ("topics", "deleted"),
             ("topics", "dead"),
             ("brokers", "broker"),

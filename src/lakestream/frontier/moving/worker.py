@@ -1,4 +1,4 @@
-"""One worker's ticks: all topics with something due, in one run of tiles.
+"""One worker's ticks: all topics with something due, in one run of tiles. Which ones to look at the change feed says.
 
 A topic that fails is reported and quarantined, longer each time; the others go on. State kept here is advice only
 (who to leave alone, which tables exist): a worker that starts anew loses nothing.
@@ -7,7 +7,7 @@ A topic that fails is reported and quarantined, longer each time; the others go 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
 from lakestream.errors import CorruptObject, LakestreamError
@@ -17,12 +17,18 @@ from lakestream.frontier.moving.advance import DueTail, advance, commit, ensure_
 from lakestream.frontier.moving.plan import Plan, tile_bytes
 from lakestream.frontier.moving.schedule import CommitSchedule, still_waits
 from lakestream.frontier.moving.tile import TileOutcome
+from lakestream.frontier.moving.watchlist import Watchlist
+from lakestream.metadata.feed import Feed
 from lakestream.metadata.log.head import Head
 from lakestream.metadata.log.partition import decode_head, head_address
 from lakestream.metadata.store import Address
 from lakestream.metadata.topics.list import Topic, Topics
 
 T = TypeVar("T")
+
+_HEADS_AT_ONCE: Final = 5_000
+_TABLES_AT_ONCE: Final = 200
+"""Tables made, or found made, before a tick goes on: what waits in other topics does not wait for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +53,9 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What one tick did. `more`: some topic has more waiting than a tick takes. `pace_ms`: when to look again, at the
-    latest; 0 if nothing was looked at."""
+    """What one tick did. `more`: some topic has more waiting than a tick takes, or tables are to be made. `pace_ms`:
+    when to look again, at the latest; 0 if nothing was looked at. `looked_at`: topics whose heads were read. `touched`:
+    those that brokers told of since the last tick; None if all may have been."""
 
     topics: int = 0
     record_count: int = 0
@@ -58,6 +65,8 @@ class Tick:
     more: bool = False
     commits: tuple[Commit, ...] = ()
     pace_ms: int = 0
+    looked_at: int = 0
+    touched: frozenset[UUID] | None = None
 
 
 @dataclass(slots=True)
@@ -73,23 +82,32 @@ class _Progress:
     """`looked_ms`: before the heads were read."""
 
     looked_ms: int
-    pace_ms: int = 0
     failures: list[Failure] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
 
 
 class Worker:
     def __init__(
-        self, lake: Lake, topics: Topics, *, name: str, respect_leases: bool = True, keeps_intervals: bool = True
+        self,
+        lake: Lake,
+        topics: Topics,
+        *,
+        name: str,
+        respect_leases: bool = True,
+        keeps_intervals: bool = True,
+        feed: Feed | None = None,
     ) -> None:
         """`name` is the lease holder's: unique among the workers that run. Without leases nothing is wrong, only
         two workers may do the same work once. Without `keeps_intervals` everything is moved, whatever the commit
-        interval of its topic."""
+        interval of its topic. Without a feed every tick looks at every topic."""
         self._lake = lake
         self._topics = topics
         self._name = name
         self._respect_leases = respect_leases
         self._schedule = CommitSchedule(lake.store, lake.settings) if keeps_intervals else None
+        self._watchlist = Watchlist(feed, sweep_ms=lake.settings.sweep_ms)
+        self._listed: Sequence[Topic] | None = None
+        self._pace_ms = 0
         self._tables: set[UUID] = set()
         self._quarantined: dict[UUID, _Quarantined] = {}
         self._leases: dict[UUID, int] = {}
@@ -106,12 +124,15 @@ class Worker:
     async def tick(self) -> Tick:
         """Moves what is due now. Errors of one topic are in the result; those of the topic list are raised."""
         progress = _Progress(self._lake.runtime.clock.now_ms())
-        listed = await self._topics.list()
-        self._forget_deleted(listed)
-        progress.pace_ms = self._schedule.pace_ms(listed) if self._schedule else self._lake.settings.interval_ms
-        topics = [topic for topic in listed if not self._is_quarantined(topic)]
-        await self._ensure_tables(topics, progress)
-        tails = await self._read_tails(topics, progress)
+        self._relist(await self._topics.list())
+        look = await self._watchlist.look(progress.looked_ms)
+        if self._schedule:
+            for topic_id in look.woken:
+                self._schedule.restart(topic_id, look.level_ms)
+        topics = [topic for topic in look.topics if not self._is_quarantined(topic)]
+        heads = await self._read_heads(topics, progress)
+        are_tables_left = await self._ensure_tables(topics, heads, progress)
+        tails = await self._read_tails(topics, heads, progress)
         planned = self._plan(tails, progress)
         outcomes = await self._run(planned, progress)
         await asyncio.gather(
@@ -127,9 +148,11 @@ class Worker:
             wal_bytes=sum(tail.due_bytes for tail, _ in planned),
             tiles=sum(len(plan.tiles) for _, plan in planned),
             failures=tuple(progress.failures),
-            more=any(tail.more for tail, _ in planned),
+            more=are_tables_left or any(tail.more for tail, _ in planned),
             commits=tuple(progress.commits),
-            pace_ms=progress.pace_ms,
+            pace_ms=self._pace_ms,
+            looked_at=len(topics),
+            touched=look.touched,
         )
 
     async def release(self) -> None:
@@ -138,29 +161,38 @@ class Worker:
         for topic_id, token in held.items():
             await self._lake.store.release_lease(_lease(topic_id), token)
 
-    async def _ensure_tables(self, topics: Sequence[Topic], progress: _Progress) -> None:
-        """Every topic is a table from its first moment, with rows or without."""
-        for topic in topics:
-            if topic.topic_id not in self._tables:
-                await self._guard(progress, topic, self._ensure_table(topic))
+    async def _ensure_tables(
+        self, topics: Sequence[Topic], heads: Mapping[UUID, Mapping[int, Head]], progress: _Progress
+    ) -> bool:
+        """Every topic is a table from its first moment, with rows or without; those that have records come first.
+        True: some are left for the next tick."""
+        missing = [topic for topic in topics if topic.topic_id not in self._tables and topic.topic_id in heads]
+        behind = [topic for topic in missing if not _is_level(heads[topic.topic_id])]
+        empty = [topic for topic in missing if _is_level(heads[topic.topic_id])]
+        for topic in (*behind, *empty[:_TABLES_AT_ONCE]):
+            await self._guard(progress, topic, self._ensure_table(topic))
+        return len(empty) > _TABLES_AT_ONCE
 
     async def _ensure_table(self, topic: Topic) -> None:
         await ensure_table(self._lake, self._topics, topic)
         self._tables.add(topic.topic_id)
 
-    async def _read_tails(self, topics: Sequence[Topic], progress: _Progress) -> list[DueTail]:
-        heads = await self._read_heads(topics, progress)
-        behind = [
-            topic
-            for topic in topics
-            if topic.topic_id in self._tables
-            and topic.topic_id in heads
-            and any(head.frontier < head.next_offset for head in heads[topic.topic_id].values())
-        ]
+    async def _read_tails(
+        self, topics: Sequence[Topic], heads: Mapping[UUID, Mapping[int, Head]], progress: _Progress
+    ) -> list[DueTail]:
+        behind: list[Topic] = []
+        for topic in topics:
+            found_heads = heads.get(topic.topic_id)
+            if found_heads is None or topic.topic_id not in self._tables:
+                self._watchlist.keep(topic.topic_id)
+            elif _is_level(found_heads):
+                self._watchlist.found_level(topic.topic_id, progress.looked_ms)
+                if self._schedule:
+                    self._schedule.restart(topic.topic_id, progress.looked_ms)
+            else:
+                self._watchlist.keep(topic.topic_id)
+                behind.append(topic)
         if self._schedule:
-            for topic_id, found_heads in heads.items():
-                if all(head.frontier >= head.next_offset for head in found_heads.values()):
-                    self._schedule.restart(topic_id, progress.looked_ms)
             behind = [
                 topic
                 for topic in behind
@@ -174,17 +206,17 @@ class Worker:
 
     async def _is_due(self, topic: Topic, heads: Mapping[int, Head], progress: _Progress) -> bool:
         schedule = self._schedule
-        return schedule is None or await schedule.is_due(
-            topic, heads, now_ms=progress.looked_ms, pace_ms=progress.pace_ms
-        )
+        return schedule is None or await schedule.is_due(topic, heads, now_ms=progress.looked_ms, pace_ms=self._pace_ms)
 
     async def _read_heads(self, topics: Sequence[Topic], progress: _Progress) -> Mapping[UUID, Mapping[int, Head]]:
-        """One round trip. A partition without head is being deleted: nothing of it is due. A topic of which a head is
-        damaged is quarantined."""
+        """In few round trips. A partition without head is being deleted: nothing of it is due. A topic of which a head
+        is damaged is quarantined."""
         if not topics:
             return {}
         partitions = [partition for topic in topics for partition in topic.each_partition()]
-        entries = iter(await self._lake.store.get([head_address(partition) for partition in partitions]))
+        addresses = [head_address(partition) for partition in partitions]
+        chunks = [addresses[at : at + _HEADS_AT_ONCE] for at in range(0, len(addresses), _HEADS_AT_ONCE)]
+        entries = iter([entry for chunk in chunks for entry in await self._lake.store.get(chunk)])
         heads: dict[UUID, dict[int, Head]] = {}
         for topic in topics:
             rows = [(partition, next(entries)) for partition in topic.each_partition()]
@@ -252,7 +284,13 @@ class Worker:
             self._quarantine(progress, topic, error)
             return None
 
-    def _forget_deleted(self, listed: Sequence[Topic]) -> None:
+    def _relist(self, listed: Sequence[Topic]) -> None:
+        """Nothing here goes through all topics while the list is the same."""
+        if listed is self._listed:
+            return
+        self._listed = listed
+        self._pace_ms = self._schedule.pace_ms(listed) if self._schedule else self._lake.settings.interval_ms
+        self._watchlist.relist(listed)
         present = {topic.topic_id for topic in listed}
         self._tables &= present
         if self._schedule:
@@ -270,11 +308,16 @@ class Worker:
         """What is believed of the topic is forgotten: the next try looks again."""
         settings = self._lake.settings
         self._tables.discard(topic.topic_id)
+        self._watchlist.keep(topic.topic_id)
         now_ms = self._lake.runtime.clock.now_ms()
         failures = self._quarantined[topic.topic_id].failures + 1 if topic.topic_id in self._quarantined else 1
         wait_ms = min(settings.max_backoff_ms, settings.backoff_ms << min(failures - 1, 20))
         self._quarantined[topic.topic_id] = _Quarantined(topic.name, failures, now_ms, wait_ms)
         progress.failures.append(Failure(topic.name, error, wait_ms, topic.topic_id, failures))
+
+
+def _is_level(heads: Mapping[int, Head]) -> bool:
+    return all(head.frontier >= head.next_offset for head in heads.values())
 
 
 def _lease(topic_id: UUID) -> Address:

@@ -31,6 +31,10 @@ _LAST_DELETED: Final = Address(_SHARD, "deleted")
 a successor was deleted does not bring a dead id back."""
 _LAST_ALTERED: Final = Address(_SHARD, "altered")
 """Every change of a topic's settings writes it: who keeps settings in a cache looks at it."""
+_LAST_CREATED: Final = Address(_SHARD, "created")
+"""Every create writes it: while none of the three has a new version the list is what it was."""
+_LIST_AGAIN_MS: Final = 600_000
+"""The list is read at least this often whatever those rows say: another version may not have written them."""
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 MAX_PARTITIONS: Final = 10_000
 
@@ -62,6 +66,15 @@ class Begun(NamedTuple):
     frontier: tuple[int, ...]
 
 
+class _Listed(NamedTuple):
+    """The list as it was when the rows that every change writes had these versions. `rows`: name → version, topic."""
+
+    marks: tuple[int, ...]
+    at_ms: int
+    topics: Sequence[Topic]
+    rows: Mapping[str, tuple[int, Topic]]
+
+
 class Topics:
     """The list, with a cache for names and ids. What the cache says may be old; whoever is told `UnknownStream`
     by the log calls `forget`, and `follow`, called from time to time, drops settings that somebody else has changed."""
@@ -77,6 +90,7 @@ class Topics:
         self._next_gone: asyncio.Future[Sequence[Topic]] | None = None
         self._altered: int = ABSENT
         self._is_unsettled = False
+        self._listed: _Listed | None = None
 
     def cached_name(self, name: str) -> Topic | None:
         return self._names.get(name)
@@ -103,16 +117,40 @@ class Topics:
             self._ids.clear()
             self._versions.clear()
 
-    async def list(self) -> list[Topic]:
-        """All topics, in order of their names. One whose row is damaged is left out and logged: the others go on. Who
-        needs to know that a topic does not exist asks for it by name or id."""
-        topics = codec.decode_all(await self._store.range(_SHARD, *_NAMES), Topic, _SHARD)
+    async def list(self) -> Sequence[Topic]:
+        """All topics, in order of their names; the same object as long as nothing has changed, so nobody changes it.
+        One whose row is damaged is left out and logged: the others go on. Who needs to know that a topic does not exist
+        asks for it by name or id."""
+        known, now_ms = self._listed, self._runtime.clock.now_ms()
+        # Before the rows: what changes after this is found by the next call.
+        marks = tuple(
+            ABSENT if entry is None else entry.version
+            for entry in await self._store.get([_LAST_CREATED, _LAST_DELETED, _LAST_ALTERED])
+        )
+        if known is not None and known.marks == marks and 0 <= now_ms - known.at_ms < _LIST_AGAIN_MS:
+            return known.topics
+        rows = await self._read_rows({} if known is None else known.rows)
+        topics = [topic for _, topic in rows.values()]
         self._names.clear()
         self._ids.clear()
         self._versions.clear()
         for topic in topics:
             self._remember(topic)
+        self._listed = _Listed(marks, now_ms, topics, rows)
         return topics
+
+    async def _read_rows(self, known: Mapping[str, tuple[int, Topic]]) -> dict[str, tuple[int, Topic]]:
+        """By name, in order. What has not changed is not decoded again."""
+        rows: dict[str, tuple[int, Topic]] = {}
+        for entry in await self._store.range(_SHARD, *_NAMES):
+            name = entry.key.removeprefix(_NAMES[0])
+            row = known.get(name)
+            if row is None or row[0] != entry.version:
+                decoded = codec.decode_all([entry], Topic, _SHARD)
+                row = (entry.version, decoded[0]) if decoded else None
+            if row is not None:
+                rows[name] = row
+        return rows
 
     async def by_names(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those that exist now. `CorruptObject` if the row of one is damaged."""
@@ -178,7 +216,11 @@ class Topics:
             *(create_head(self._store, *each) for each in zip(topic.each_partition(), starts, strict=True))
         )
         by_name, by_id = Address(_SHARD, f"name/{name}"), Address(_SHARD, f"id/{topic.topic_id.hex}")
-        rows = {by_name.key: codec.encode(topic, by_name), by_id.key: codec.encode(name, by_id)}
+        rows = {
+            by_name.key: codec.encode(topic, by_name),
+            by_id.key: codec.encode(name, by_id),
+            _LAST_CREATED.key: codec.encode(topic_id, _LAST_CREATED),
+        }
         if begun is not None:
             await self._check_begun(topic, begun)
         while True:
@@ -290,7 +332,11 @@ class Topics:
     async def restore(self, topic: Topic) -> None:
         """Lists a topic that was found again, in a store that no process uses. Its name must be free."""
         by_name, by_id = Address(_SHARD, f"name/{topic.name}"), Address(_SHARD, f"id/{topic.topic_id.hex}")
-        rows = {by_name.key: codec.encode(topic, by_name), by_id.key: codec.encode(topic.name, by_id)}
+        rows = {
+            by_name.key: codec.encode(topic, by_name),
+            by_id.key: codec.encode(topic.name, by_id),
+            _LAST_CREATED.key: codec.encode(topic.topic_id, _LAST_CREATED),
+        }
         await self._store.transact([Transaction(_SHARD, {by_name.key: ABSENT}, rows)])
         self._remember(topic)
 

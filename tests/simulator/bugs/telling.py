@@ -1,0 +1,63 @@
+"""Bugs of the change feed: a hint that is taken for more."""
+
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+from uuid import UUID
+from weakref import WeakKeyDictionary
+
+from lakestream.frontier.moving.fresh import Freshener
+from lakestream.frontier.moving.watchlist import Watchlist
+from lakestream.metadata.brokers import Brokers
+from lakestream.metadata.feed import Feed, Touches
+from lakestream.metadata.log.head import Head
+from lakestream.metadata.topics.list import Topic
+from simulator.bugs.registry import bug, door_bug
+
+
+@bug
+def touch_lost_and_no_sweep() -> Iterator[None]:
+    """A broker forgets some of its touches, and no pipeline looks at what it was not told of."""
+    real = Touches.touch
+    count = 0
+
+    def touch(self: Touches, topic_id: UUID) -> None:
+        nonlocal count
+        count += 1
+        if count % 3:
+            real(self, topic_id)
+
+    with patch.object(Touches, "touch", touch), patch.object(Watchlist, "_turn", lambda *_: []):
+        yield
+
+
+@bug
+def dead_brokers_touches_are_not_missed() -> Iterator[None]:
+    """Nobody asks what a broker that died would have told, and no pipeline looks at what it was not told of."""
+    real = Feed.read
+
+    async def read(self: Feed) -> Any:
+        has_missed = self._has_missed
+        changes = await real(self)
+        return changes if has_missed else type(changes)(changes.topics, is_complete=True)
+
+    with patch.object(Feed, "read", read), patch.object(Watchlist, "_turn", lambda *_: []):
+        yield
+
+
+@door_bug
+def cut_trusts_the_feed() -> Iterator[None]:
+    """A cut takes a topic for level that no broker has touched since the last one."""
+    real = Freshener._heads
+    known: WeakKeyDictionary[Freshener, tuple[Feed, dict[UUID, dict[int, Head]]]] = WeakKeyDictionary()
+
+    async def heads(self: Freshener, topic: Topic) -> dict[int, Head]:
+        store = self._lake.store
+        feed, seen = known.setdefault(self, (Feed(store, Brokers(store).sessions), {}))
+        changes = await feed.read()
+        if topic.topic_id in changes.topics or topic.topic_id not in seen:
+            seen[topic.topic_id] = await real(self, topic)
+        return seen[topic.topic_id]
+
+    with patch.object(Freshener, "_heads", heads):
+        yield
