@@ -27,7 +27,7 @@ PYTEST_ARGS ?=
 PYTEST = $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
 
 .PHONY: help up check test test-all bench simulate lint lock format jars nessie-jar hive-jars spark-s3-jars yarn-jars \
-  trino-jars kit-jars store-tools kcat clean
+  trino-jars kit-jars store-tools kcat oxia clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,15 @@ yarn-jars: .venv/.complete
 trino-jars: .venv/.complete
 	@$(JAVA) && export JAVA_HOME && $(BIN)/python tools/fetch_jars.py trino $(TRINO_JARS)
 
+oxia: .cache/oxia/oxia
+
+# About six minutes of CPU time. Not with `go install`: the module's list of versions is not served.
+.cache/oxia/oxia: tools/oxia/go.mod tools/oxia/go.sum
+	@mkdir -p $(@D)
+	@command -v go >/dev/null && { echo "Building the Oxia server …" && cd tools/oxia && \
+	go build -mod=mod -o $(CURDIR)/$@ github.com/oxia-db/oxia/cmd; } || \
+	echo "Oxia is not here, and its tests want it: install Go 1.24 or newer, then make oxia" >&2
+
 kcat:
 	@command -v kcat >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends kcat >/dev/null; } || \
@@ -99,7 +108,7 @@ store-tools: # S3 and Azure on this machine: versitygw needs Go, Azurite needs n
 test: .cache/kernels lint jars nessie-jar kcat ## Everything a change must pass
 	$(JAVA) $(TEST_ENV) $(PYTEST) -m "not slow" $(PYTEST_ARGS)
 
-test-all: .cache/kernels lint jars nessie-jar kcat hive-jars spark-s3-jars yarn-jars trino-jars kit-jars store-tools ## The same, and the slow tests
+test-all: .cache/kernels lint jars nessie-jar kcat hive-jars spark-s3-jars yarn-jars trino-jars kit-jars store-tools oxia ## The same, and the slow tests
 	$(JAVA) $(TEST_ENV) LAKESTREAM_RCK_JARS=$(KIT_JARS) $(PYTEST) $(PYTEST_ARGS)
 
 bench: .venv/.dev .cache/kernels jars ## Measure ourselves beside a real Kafka (QUICK=1: shorter)

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from support.hive import hive_archive, metastore, on_postgres
 from support.nessie import nessie, nessie_jar
+from support.oxia import oxia_program, real_oxia
 from support.postgres import postgres, postgres_programs
 from support.processes import Cluster, Running, free_ports
 from support.s3 import make_bucket, s3_server
 
-SERVERS = ("spark", "nessie_uri", "hive_uri", "postgres_uri", "aws_address")
+SERVERS = ("spark", "nessie_uri", "hive_uri", "postgres_uri", "oxia_url", "aws_address")
 """Fixtures of a whole run that start a server, the dearest first."""
 
 STRICT = os.environ.get("CI", "").lower() == "true" or bool(os.environ.get("LAKESTREAM_REQUIRE_ALL"))
@@ -45,7 +46,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _servers_of_parameters(item: pytest.Item) -> list[str]:
     """Of the metadata stores only some need a server."""
     parameters = getattr(getattr(item, "callspec", None), "params", {})
-    return ["postgres_uri"] if parameters.get("backend") == "postgres" else []
+    server = {"postgres": "postgres_uri", "oxia-server": "oxia_url"}.get(parameters.get("backend"))
+    return [server] if server else []
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -94,6 +96,13 @@ def postgres_uri() -> Iterator[str]:
     """The address of a real PostgreSQL, as SQLAlchemy has it."""
     with postgres(need(postgres_programs(), "PostgreSQL (initdb and postgres)")) as uri:
         yield uri
+
+
+@pytest.fixture(scope="session")
+def oxia_url() -> Iterator[str]:
+    """Of a real Oxia server, which takes one writer a shard at a time."""
+    with real_oxia(need(oxia_program(), "the Oxia server (make oxia)")) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

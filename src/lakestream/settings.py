@@ -61,8 +61,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     bucket_url: str = ""
     """Where objects and tables live: file:///path, s3://bucket … Empty: a directory in data_dir."""
     metadata_url: str = ""
-    """sqlite:///path, or postgres://user:password@host/database for brokers on several machines. Empty: a file in
-    data_dir."""
+    """sqlite:///path, or postgres://user:password@host/database or oxia://host:port/namespace for brokers on several
+    machines. Empty: a file in data_dir."""
     metadata_save_ms: int = 60_000
     """How often rows of the metadata store are saved into the bucket if they changed, for `lakestream recover`."""
     external_catalog: str = ""

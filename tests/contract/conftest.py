@@ -3,10 +3,12 @@ from pathlib import Path
 
 import pytest
 from support.simulated import runner
-from support.stores import BACKENDS, Check, Run
+from support.stores import BACKENDS, SLOW, Check, Run
+
+SERVERS = {"postgres": "postgres_uri", "oxia-server": "oxia_url"}
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in BACKENDS])
 def backend(request: pytest.FixtureRequest) -> str:
     """A metadata store's name among `BACKENDS`."""
     name: str = request.param
@@ -16,7 +18,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def place(request: pytest.FixtureRequest, backend: str, tmp_path: Path) -> str:
     """What the backend's opener wants: a folder, or a server's address."""
-    return request.getfixturevalue("postgres_uri") if backend == "postgres" else str(tmp_path)
+    return request.getfixturevalue(SERVERS[backend]) if backend in SERVERS else str(tmp_path)
 
 
 @pytest.fixture

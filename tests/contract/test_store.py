@@ -170,13 +170,15 @@ def test_range_delete_spares_the_neighbours(run: Run) -> None:
     run(check)
 
 
-def test_versions_grow_and_are_never_reused(run: Run) -> None:
+def test_versions_of_a_shard_grow_and_are_never_reused(run: Run) -> None:
     async def check(store: Store) -> None:
-        versions = [await apply(store, put(a=b"1")), await apply(store, put("t", a=b"1"))]
+        versions = [await apply(store, put(a=b"1"))]
         versions.append(await apply(store, Transaction("s", {}, {}, ["a"])))
-        versions.append(await apply(store, Transaction("t", {}, {}, [], [("", "~")])))
         versions.append(await apply(store, put(a=b"1", checks={"a": ABSENT})))
         await refuse(store, put(a=b"1", checks={"a": versions[0]}))
+        versions.append(await apply(store, Transaction("s", {}, {}, [], [("", "~")])))
+        assert await store.shards("", "~") == []
+        versions.append(await apply(store, put(a=b"1", checks={"a": ABSENT})))
         assert versions == sorted(set(versions))
         (entry,) = await store.get([Address("s", "a")])
         assert entry is not None

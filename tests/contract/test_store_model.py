@@ -29,7 +29,7 @@ class AgainstModel(RuleBasedStateMachine):
         self._context = BACKENDS[type(self).backend](type(self).place)
         self._store = self._run(self._context.__aenter__())
         self._model: dict[str, dict[str, Entry]] = {"s": {}, "t": {}}
-        self._last_version = ABSENT
+        self._last_versions = dict.fromkeys(self._model, ABSENT)
 
     def teardown(self) -> None:
         self._run(self._context.__aexit__(None, None, None))
@@ -67,7 +67,7 @@ class AgainstModel(RuleBasedStateMachine):
         outcomes = self._run(self._store.transact(transactions))
         for transaction, outcome in zip(transactions, outcomes, strict=True):
             self._follow(transaction, outcome)
-        return self._last_version
+        return max(self._last_versions.values())
 
     def _follow(self, transaction: Transaction, outcome: Outcome) -> None:
         shard = self._model[transaction.shard]
@@ -80,8 +80,8 @@ class AgainstModel(RuleBasedStateMachine):
             assert outcome == Refused(failed)
             return
         assert isinstance(outcome, Applied)
-        assert outcome.version > self._last_version
-        self._last_version = outcome.version
+        assert outcome.version > self._last_versions[transaction.shard]
+        self._last_versions[transaction.shard] = outcome.version
         for key in list(shard):
             if key in transaction.deletes or any(start <= key < end for start, end in transaction.delete_ranges):
                 del shard[key]

@@ -7,12 +7,18 @@ from pathlib import Path
 from uuid import uuid4
 
 from simulator.backends import SimulatedStore
+from simulator.oxia import OxiaCore, SimulatedOxia
 
 from lakestream.metadata.store import Applied, Entry, Refused, Store, Transaction
 from lakestream.metadata.stores.memory import MemoryStore
+from lakestream.metadata.stores.oxia.address import address_of
+from lakestream.metadata.stores.oxia.client import OxiaClient, open_oxia
+from lakestream.metadata.stores.oxia.connections import connect
+from lakestream.metadata.stores.oxia.store import OxiaStore
 from lakestream.metadata.stores.postgres.store import open_postgres
 from lakestream.metadata.stores.sqlite.store import open_sqlite
-from lakestream.runtime import system
+from lakestream.runtime import Runtime, system
+from support.oxia import Apart, FakeOxia, fake_oxia
 from support.simulated import calm_world
 
 Opener = Callable[[str], AbstractAsyncContextManager[Store]]
@@ -55,11 +61,47 @@ async def simulated(folder: str) -> AsyncIterator[Store]:
     yield SimulatedStore(calm_world(asyncio.get_running_loop()))
 
 
+@asynccontextmanager
+async def oxia(folder: str) -> AsyncIterator[Store]:
+    """On a made-up server of three shards that speaks Oxia's protocol."""
+    async with fake_oxia(FakeOxia(shards=3)) as server:
+        store = await open_oxia(server.url, system())
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+@asynccontextmanager
+async def oxia_server(address: str) -> AsyncIterator[Store]:
+    client = OxiaClient(await connect(address_of(address)))
+    store = OxiaStore(Apart(client, f"{uuid4().hex}-"), system())
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def oxia_simulated(folder: str) -> AsyncIterator[Store]:
+    world = calm_world(asyncio.get_running_loop())
+    store = OxiaStore(SimulatedOxia(world, OxiaCore(world.now_ms)), Runtime(world.process("store"), world.random))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+SLOW = ("oxia-server",)
+"""Backends whose server takes long to build: `make test-all` runs them."""
 BACKENDS: dict[str, Opener] = {
     "memory": memory,
     "sqlite": sqlite,
     "postgres": postgres,
     "simulated": simulated,
+    "oxia": oxia,
+    "oxia-simulated": oxia_simulated,
+    "oxia-server": oxia_server,
 }
 
 

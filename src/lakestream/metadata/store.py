@@ -1,8 +1,9 @@
 """The small ordered store that all shared state lives in.
 
 A store holds shards; a shard holds keys in byte order; a key holds a value and
-the version that its last write was given. Versions only grow, over the whole
-store, and are never reused. A transaction is atomic within its shard and
+the version that its last write was given. Versions of a shard only grow and are
+never reused, also when a key, or all of them, are deleted and written again;
+those of two shards do not compare. A transaction is atomic within its shard and
 isolated; one call carries many, each with its own outcome.
 """
 

@@ -5,14 +5,20 @@ from urllib.parse import urlsplit
 
 from lakestream.errors import RequestError
 from lakestream.metadata.store import Store
+from lakestream.metadata.stores.oxia.address import SCHEME as OXIA
+from lakestream.metadata.stores.oxia.client import open_oxia
 from lakestream.metadata.stores.postgres.connecting import SCHEMES
 from lakestream.metadata.stores.postgres.store import open_postgres
 from lakestream.metadata.stores.sqlite.store import open_sqlite
+from lakestream.runtime import system
 
 
 async def open(url: str) -> Store:
-    """sqlite:///absolute/path or postgres://user:password@host/database. Raises `RequestError` if it cannot be used,
-    `Unavailable` if its server does not answer. Belongs to the running event loop."""
+    """sqlite:///absolute/path, postgres://user:password@host/database or oxia://host:port/namespace. Raises
+    `RequestError` if it cannot be used, `Unavailable` if its server does not answer. Belongs to the running event
+    loop."""
+    if urlsplit(url).scheme == OXIA:
+        return await open_oxia(url, system())
     if urlsplit(url).scheme in SCHEMES:
         return await open_postgres(url)
     path = _sqlite_path(url)
@@ -20,7 +26,7 @@ async def open(url: str) -> Store:
         # A URL may hold a password: it is not repeated.
         raise RequestError(
             f"metadata_url, which begins with {urlsplit(url).scheme}:, names no metadata store: use"
-            " sqlite:///absolute/path or postgres://user@host/database"
+            " sqlite:///absolute/path, postgres://user@host/database or oxia://host:port/namespace"
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

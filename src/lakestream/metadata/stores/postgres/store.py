@@ -20,8 +20,9 @@ from lakestream.metadata import codec
 from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Lease, Outcome, Refused, Transaction
 from lakestream.metadata.stores.postgres.connecting import LOST, Server, errors_translated, opening, server_of
 from lakestream.metadata.stores.postgres.notices import Notices
-from lakestream.metadata.stores.postgres.requests import arguments, rounds
+from lakestream.metadata.stores.postgres.requests import arguments
 from lakestream.metadata.stores.postgres.schema import prepare
+from lakestream.metadata.stores.rounds import rounds
 from lakestream.metadata.stores.watching import Watchers
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,1 @@
+"""Oxia's messages: `oxia_pb2` is generated from oxia.proto and never edited."""
