@@ -18,6 +18,8 @@ from support.s3 import make_bucket, s3_server
 SERVERS = ("spark", "nessie_uri", "hive_uri", "postgres_uri", "oxia_url", "aws_address")
 """Fixtures of a whole run that start a server, the dearest first."""
 
+FROM_STORES = {"LAKESTREAM_STREAM_TAIL_CACHE_BYTES": "0"}
+"""Brokers keep nothing that was appended in memory: what tests read comes from where it is stored."""
 STRICT = os.environ.get("CI", "").lower() == "true" or bool(os.environ.get("LAKESTREAM_REQUIRE_ALL"))
 
 
@@ -121,7 +123,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     def run(*arguments: str, environment: Mapping[str, str] | None = None) -> Running:
         log = tmp_path / f"output-{len(started)}.log"
         command = [sys.executable, "-m", "lakestream.cli", *arguments]
-        env = os.environ | dict(environment or {})
+        env = os.environ | FROM_STORES | dict(environment or {})
         with log.open("wb") as output:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=env)
         running = Running(process, log)

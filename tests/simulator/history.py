@@ -46,6 +46,8 @@ from simulator.watcher import Watcher
 from simulator.world import CALM_S, World
 
 _SETTLE_S = 600.0
+_VIEW_CHECK_S = 5.0
+"""No broker's view is older: see `scene`."""
 _FAULTS_MOST_S = 30.0
 _NOWHERE = StreamPartition(UUID(int=7), 0)
 
@@ -204,12 +206,19 @@ class History:
             await self._pause(0.2)
 
     async def _audit(self) -> None:
+        assert self.topic is not None
+        # Whatever was deleted before now is gone for every reader: a broker's view is no older than its checks.
+        table = self.watcher.view(self.topic.topic_id)
+        rows = set(self.watcher.table_rows(table))
+        await self._pause(_VIEW_CHECK_S)
         for broker in self._brokers:
             for partition in self.partitions():
                 start = self.watcher.log_start(partition)
                 found, end = await self._unless_violated(self._read_all(broker, partition, start))
                 self.auditor.audit_stream(partition, start, found, end, f"broker {broker.number}")
-        assert self.topic is not None
+                gone = [row for row in found if row.offset < table.frontier[partition.index] and row not in rows]
+                if gone:
+                    self.auditor.fail(f"I5: broker {broker.number} serves {gone[0]}, which is no row any more")
         view = self.watcher.view(self.topic.topic_id)
         self.auditor.audit_table(self.topic.topic_id, self.watcher.table_rows(view), view)
         await self._audit_bucket()

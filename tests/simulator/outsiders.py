@@ -100,7 +100,8 @@ class EngineActor:
             await history.objects.put(path.removeprefix(prefix), [data])
             add = [written(path, found, len(data))]
         frontier = view.frontier if older is None else frontier_of_rollback(view, older)
-        await SimulatedTables(history.store, history.tables).commit(view, add=add, remove=remove, frontier=frontier)
+        tables = SimulatedTables(history.store, history.tables)
+        await tables.commit(view, add=add, remove=remove, frontier=frontier, outside=True)
         # Expiring: files that only old snapshots name may be deleted at once.
         if world.chance(0.5):
             world.trace(f"engine expires {len(remove)} files")

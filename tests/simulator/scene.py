@@ -100,7 +100,7 @@ def draw_scene(random: Random) -> Scene:
             view_check_ms=random.choice((0, 500, 5_000)),
             generation_check_ms=random.choice((500, 4_000)),
             upload_deadline_ms=random.choice((500, 20_000)),
-            tail_cache_bytes=random.choice((10_000,) if recreating else (0, 10_000)),
+            tail_cache_bytes=random.choice((20_000,) if recreating else (0, 100_000)),
             receipt_idle_ms=random.choice((50, 2_000)),
             predecessor_wait_ms=random.choice((0, 100) if recreating else (0, 300, 3_000)),
         ),

@@ -8,6 +8,7 @@ from uuid import UUID
 from lakestream.catalog.binding import bind, detach, location, owner
 from lakestream.catalog.files import version_of
 from lakestream.catalog.port import Named
+from lakestream.catalog.rules.lineage import intact_after
 from lakestream.catalog.rules.streams import check_commit
 from lakestream.errors import Conflict, InvalidSetting, UnknownStream, UnknownTable
 from lakestream.metadata.names.pointers import Pointer, PointerRow, Pointers
@@ -73,7 +74,9 @@ class SimulatedTables:
         add: Sequence[WrittenFile],
         remove: Sequence[DataFile],
         frontier: tuple[int, ...],
+        outside: bool = False,
     ) -> View:
+        """`outside`: it is another engine's, which nobody takes for one of ours."""
         check_commit(view, add, remove, frontier)
         row = await self._pointers.get(view.topic_id)
         if row is None or not row.pointer.bound or row.pointer.metadata_location != view.metadata_location:
@@ -85,6 +88,7 @@ class SimulatedTables:
             snapshot_id=(view.snapshot_id or 0) + 1,
             sequence_number=view.sequence_number + 1,
             frontier=frontier,
+            intact_from=frontier if outside else intact_after(view, add, remove, frontier),
             files=(*map(_live, add), *kept),
         )
         location = self._write(new)

@@ -23,13 +23,13 @@ def seeded(seed: int = 1) -> Runtime:
 
 @dataclass
 class Cluster:
-    """What brokers share."""
+    """What brokers share. By default they keep nothing in memory: what is read comes from where it is stored."""
 
     runtime: Runtime = field(default_factory=seeded)
     store: Store = field(default_factory=lambda: MemoryStore(seeded()))
     objects: ObjectStore = field(default_factory=lambda: MemoryObjects(system().clock))
     catalog: TableCatalog | None = None
-    settings: StreamSettings = field(default_factory=lambda: StreamSettings(flush_interval_ms=4))
+    settings: StreamSettings = field(default_factory=lambda: StreamSettings(flush_interval_ms=4, tail_cache_bytes=0))
 
     def __post_init__(self) -> None:
         self.tables: TableCatalog = self.catalog or SimulatedTables(self.store)

@@ -8,6 +8,7 @@ from pyiceberg.table.metadata import TableMetadata
 from lakestream.catalog.manifests.deletions import placed
 from lakestream.catalog.manifests.reachable import Reach, read_reach
 from lakestream.catalog.manifests.statistics import shown
+from lakestream.catalog.rules.lineage import intact_in
 from lakestream.catalog.staging import Current, Stager
 from lakestream.errors import Conflict, ObjectMissing, StorageError, UnknownStream
 from lakestream.metadata.names.pointers import Pointers
@@ -86,6 +87,7 @@ class ViewReader:
         index = self._stager.index
         manifests = () if snapshot is None else index.manifests(snapshot.manifest_list)
         shape = shape_of(metadata.properties)
+        frontier = self._frontier(topic_id, table, metadata)
         found = [index.get(manifest, shape) for manifest in manifests]
         files = FileIndex(manifest.files for manifest in found)
         return View(
@@ -94,12 +96,13 @@ class ViewReader:
             location=metadata.location,
             metadata_location=current.location,
             snapshot_id=None if snapshot is None else snapshot.snapshot_id,
-            frontier=self._frontier(topic_id, table, metadata),
+            frontier=frontier,
             files=files,
             deletes=placed(files, [file for manifest in found for file in manifest.deletes]),
             shape=shape,
             compression=chosen_or_default(metadata.properties),
             sequence_number=0 if snapshot is None else snapshot.sequence_number or 0,
+            intact_from=intact_in(snapshot, frontier),
             statistics=shown(metadata),
         )
 

@@ -23,6 +23,7 @@ from pyiceberg.table.update import (
 from lakestream.catalog.files import MetadataFiles
 from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.catalog.manifests.snapshot import SnapshotBuilder, SnapshotPlan
+from lakestream.catalog.rules.lineage import intact_summary
 from lakestream.catalog.threads import Threads
 from lakestream.errors import Unavailable
 from lakestream.metadata.names.pointers import PointerRow
@@ -125,14 +126,18 @@ class Stager:
         *,
         add: Sequence[WrittenFile] = (),
         remove: Sequence[DataFile] = (),
+        intact_from: tuple[int, ...] | None = None,
         version: int = 0,
         carries_statistics: bool = False,
     ) -> SnapshotPlan:
+        """`intact_from`: of the table with this snapshot (`rules.lineage`). None: it is not known."""
+        snapshot_id = self.runtime.random.getrandbits(62) + 1
+        intact = {} if intact_from is None else intact_summary(snapshot_id, intact_from)
         return SnapshotPlan(
             add=add,
             remove={file.path for file in remove},
-            summary=said.summary,
-            snapshot_id=self.runtime.random.getrandbits(62) + 1,
+            summary={**said.summary, **intact},
+            snapshot_id=snapshot_id,
             timestamp_ms=self.runtime.clock.now_ms(),
             unique=self.runtime.new_id(),
             version=version,

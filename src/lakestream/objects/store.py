@@ -14,7 +14,14 @@ class ObjectInfo:
     modified_ms: int
 
 
-class ObjectStore(Protocol):
+class RangeReader(Protocol):
+    async def get_range(self, key: str, start: int, length: int, *, once: bool = False) -> Buffer:
+        """Exactly `length` bytes; fewer in the object is `CorruptObject`. `once`: they will not be asked for again
+        soon, and a cache need not keep them."""
+        ...
+
+
+class ObjectStore(RangeReader, Protocol):
     """Keys are relative to the URL the store was opened with, `/` separated.
 
     `put` returns only when the object would survive a power cut. Missing objects raise
@@ -32,11 +39,6 @@ class ObjectStore(Protocol):
         ...
 
     async def get(self, key: str) -> bytes: ...
-
-    async def get_range(self, key: str, start: int, length: int, *, once: bool = False) -> Buffer:
-        """Exactly `length` bytes; fewer in the object is `CorruptObject`. `once`: they will not be asked for again
-        soon, and a cache need not keep them."""
-        ...
 
     async def get_tail(self, key: str, length: int) -> bytes:
         """The last `length` bytes, or the whole object if it is shorter."""

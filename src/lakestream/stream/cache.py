@@ -1,27 +1,38 @@
-"""Tail reads from memory: the bytes of extents, numbered and ready to be sent."""
+"""Records from memory: the bytes of extents, numbered and ready to be sent.
+
+What this broker appends is kept as it came, and numbered when somebody first reads it. It stays when the frontier has
+passed it, so that a consumer that is seconds or minutes behind need not read the table: whether its rows are still
+what was appended is the reader's to ask (`View.intact_from`).
+"""
 
 import asyncio
+from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from lakestream.errors import CorruptObject, CorruptRecords, ObjectMissing
 from lakestream.metadata.log.head import Extent
 from lakestream.model import StreamPartition
-from lakestream.objects import ObjectStore
-from lakestream.objects.store import Buffer
+from lakestream.objects.store import Buffer, ObjectStore, RangeReader
+from lakestream.objects.whole import WholeObjects
 from lakestream.records import BatchInfo, crc32c, stamp, walk
 
 _Key = tuple[StreamPartition, int]
+_ENTRY_BYTES: Final = 512
+_BATCH_BYTES: Final = 200
+"""What an entry, and each batch in it, takes beside the records."""
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ExtentBytes:
     """An extent's bytes with their final offsets; `batches` tells where each begins."""
 
     data: memoryview
     batches: Sequence[BatchInfo]
     base_offset: int
+    end_offset: int
 
     def position_of(self, offset: int) -> int:
         """Where the batch that holds `offset` begins."""
@@ -33,38 +44,47 @@ class Served:
         return len(self.data)
 
 
-class TailCache:
+@dataclass(frozen=True, slots=True)
+class _Appended:
+    """What a broker has appended, in the buffers in which it came. They are let go of together, more or less: nothing
+    but a read changes the order in which they go, and a read takes a copy."""
+
+    runs: Sequence[Buffer]
+    extent: Extent
+
+
+class ExtentCache:
     """Least recently used extents go first. Concurrent misses of one extent share one read."""
 
-    def __init__(self, stores: dict[str, ObjectStore], limit_bytes: int) -> None:
+    def __init__(self, stores: Mapping[str, RangeReader], limit_bytes: int) -> None:
         self._stores = stores
         self._limit_bytes = limit_bytes
         self._used_bytes = 0
-        self._served: OrderedDict[_Key, Served] = OrderedDict()
-        self._reads: dict[_Key, asyncio.Task[Served]] = {}
+        self._entries: OrderedDict[_Key, tuple[ExtentBytes | _Appended, int]] = OrderedDict()
+        self._bases: dict[StreamPartition, list[int]] = {}
+        """The base offsets of the entries, in order."""
+        self._reads: dict[_Key, asyncio.Task[ExtentBytes]] = {}
 
-    def add(self, partition: StreamPartition, extent: Extent, data: bytearray) -> Served:
-        """`data` is the extent's bytes as uploaded; it belongs to the cache from now on. `CorruptRecords` unless it is
-        batches with just the extent's offsets."""
-        if stamp(data, extent.base_offset) != extent.end_offset:
-            raise CorruptRecords(f"its batches do not end at offset {extent.end_offset}")
-        served = Served(memoryview(data).toreadonly(), walk(data), extent.base_offset)
-        key = (partition, extent.base_offset)
-        if key not in self._served:
-            self._served[key] = served
-            self._used_bytes += len(data)
-            while self._used_bytes > self._limit_bytes and len(self._served) > 1:
-                _, dropped = self._served.popitem(last=False)
-                self._used_bytes -= len(dropped.data)
-        return served
+    def keep(self, partition: StreamPartition, extent: Extent, runs: Sequence[Buffer]) -> None:
+        """Takes in what was just appended: `runs` joined are the extent's bytes, and must not change any more."""
+        if (partition, extent.base_offset) not in self._entries:
+            self._put(partition, extent.base_offset, _Appended(runs, extent), sum(map(len, runs)) + _ENTRY_BYTES)
 
-    async def read(self, partition: StreamPartition, extent: Extent) -> Served:
+    def find(self, partition: StreamPartition, offset: int) -> ExtentBytes | None:
+        """The extent that holds the offset, if it is in memory."""
+        bases = self._bases.get(partition)
+        place = bisect_right(bases, offset) - 1 if bases else -1
+        if bases is None or place < 0:
+            return None
+        found = self._get((partition, bases[place]))
+        return found if found is not None and offset < found.end_offset else None
+
+    async def read(self, partition: StreamPartition, extent: Extent) -> ExtentBytes:
         """`ObjectMissing` if no store has the object any more."""
         key = (partition, extent.base_offset)
-        served = self._served.get(key)
-        if served is not None:
-            self._served.move_to_end(key)
-            return served
+        found = self._get(key)
+        if found is not None:
+            return found
         task = self._reads.get(key)
         if task is None:
             task = asyncio.create_task(self._load(partition, extent))
@@ -72,19 +92,63 @@ class TailCache:
             task.add_done_callback(lambda _: self._reads.pop(key, None))
         return await asyncio.shield(task)
 
-    async def _load(self, partition: StreamPartition, extent: Extent) -> Served:
+    def _get(self, key: _Key) -> ExtentBytes | None:
+        held = self._entries.get(key)
+        if held is None:
+            return None
+        entry = held[0]
+        if isinstance(entry, ExtentBytes):
+            self._entries.move_to_end(key)
+            return entry
+        self._drop(key)
+        partition, _ = key
+        try:
+            return self._add(partition, entry.extent, bytearray().join(entry.runs))
+        except CorruptRecords:
+            return None  # the object, which has a checksum, is read in its place
+
+    def _add(self, partition: StreamPartition, extent: Extent, data: bytearray) -> ExtentBytes:
+        """`data` is the extent's bytes as uploaded; it belongs to the cache from now on. `CorruptRecords` unless it is
+        batches with just the extent's offsets."""
+        if stamp(data, extent.base_offset) != extent.end_offset:
+            raise CorruptRecords(f"its batches do not end at offset {extent.end_offset}")
+        batches = walk(data)
+        numbered = ExtentBytes(memoryview(data).toreadonly(), batches, extent.base_offset, extent.end_offset)
+        if (partition, extent.base_offset) not in self._entries:
+            size_bytes = len(data) + _ENTRY_BYTES + len(batches) * _BATCH_BYTES
+            self._put(partition, extent.base_offset, numbered, size_bytes)
+        return numbered
+
+    def _put(
+        self, partition: StreamPartition, base_offset: int, entry: ExtentBytes | _Appended, size_bytes: int
+    ) -> None:
+        self._entries[partition, base_offset] = entry, size_bytes
+        insort(self._bases.setdefault(partition, []), base_offset)
+        self._used_bytes += size_bytes
+        while self._used_bytes > self._limit_bytes:
+            self._drop(next(iter(self._entries)))
+
+    def _drop(self, key: _Key) -> None:
+        _, size_bytes = self._entries.pop(key)
+        self._used_bytes -= size_bytes
+        partition, base_offset = key
+        bases = self._bases[partition]
+        del bases[bisect_left(bases, base_offset)]
+        if not bases:
+            del self._bases[partition]
+
+    async def _load(self, partition: StreamPartition, extent: Extent) -> ExtentBytes:
         try:
             data = bytearray(extent.inline or await self._fetch(extent))
             if crc32c(data) != extent.checksum:
                 raise CorruptObject("they do not have the checksum they were written with")
-            served = self.add(partition, extent, data)
+            return self._add(partition, extent, data)
         except (CorruptObject, CorruptRecords) as error:
             raise CorruptObject(
                 f"object {extent.object_key}: the {extent.length} bytes at {extent.position}, offsets "
                 f"{extent.base_offset} to {extent.end_offset} of {partition.topic_id}-{partition.index}, are damaged: "
                 f"{error}"
             ) from error
-        return served
 
     async def _fetch(self, extent: Extent) -> Buffer:
         """Tries every copy before the object counts as missing."""
@@ -97,3 +161,9 @@ class TailCache:
                 except ObjectMissing as error:
                     missing = error
         raise missing
+
+
+def range_reader(objects: ObjectStore, limit_bytes: int) -> RangeReader:
+    """For WAL objects in this store: whole ones, kept for a while, where every request takes its time and its price."""
+    is_near = objects.url.startswith(("file://", "memory://"))
+    return objects if is_near else WholeObjects(objects, limit_bytes)

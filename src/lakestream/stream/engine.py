@@ -27,13 +27,14 @@ from lakestream.objects.store import Buffer
 from lakestream.records import BatchInfo, batch_at
 from lakestream.records.layout import APPEND_TIME_BIT
 from lakestream.runtime import Runtime
+from lakestream.runtime.memory import memory_limit_bytes
 from lakestream.stream.append import Appender
 from lakestream.stream.budget import MemoryBudget
-from lakestream.stream.cache import TailCache
+from lakestream.stream.cache import ExtentCache, range_reader
 from lakestream.stream.fetch import Fetched, Fetcher, FetchPartition
 from lakestream.stream.flush import Append, Appended
 from lakestream.stream.offsets import OffsetAt, OffsetFinder
-from lakestream.stream.settings import StreamSettings
+from lakestream.stream.settings import StreamSettings, tail_cache_bytes
 from lakestream.stream.tails import Tails
 from lakestream.stream.views import ViewCache
 from lakestream.table import HistorySource
@@ -71,7 +72,8 @@ class StreamEngine:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._catalog = catalog
         self._tails = Tails(store)
-        self._cache = TailCache({MAIN_STORE: objects}, settings.tail_cache_bytes)
+        cache_bytes = tail_cache_bytes(settings, memory_limit_bytes())
+        self._cache = ExtentCache({MAIN_STORE: range_reader(objects, cache_bytes // 8)}, cache_bytes // 8 * 7)
         self._views = ViewCache(catalog, settings.view_check_ms)
         self._fetcher = Fetcher(store, self._tails, self._cache, self._views, history, self.topics)
         self._offsets = OffsetFinder(self._tails, self._cache, self._views, history, runtime)
@@ -237,13 +239,11 @@ class StreamEngine:
             await asyncio.sleep(self.brokers.ttl_ms / 1000 / 4)
 
     def _on_committed(self, partition: StreamPartition, extents: Sequence[Extent], appends: Sequence[Append]) -> None:
-        """Keeps what was written where somebody reads the tail; a partly refused section is left to be read."""
+        """Keeps what was written in memory; a partly refused section is left to be read."""
         self._touches.touch(partition.topic_id)
         self._tails.committed(partition, extents)
-        if not self._tails.has_reader(partition):
-            return
         if len(extents) == 1 and extents[0].length == sum(len(append.run) for append in appends):
-            self._cache.add(partition, extents[0], bytearray().join([append.run for append in appends]))
+            self._cache.keep(partition, extents[0], [append.run for append in appends])
 
     def _on_gone(self, partition: StreamPartition) -> None:
         """What the cache said of a topic that is gone is forgotten."""

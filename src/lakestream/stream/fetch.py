@@ -1,4 +1,5 @@
-"""Fetching: below the view's frontier from the table's files, above it from WAL extents.
+"""Fetching: below the view's frontier from the table's files, above it from WAL extents, and both from memory where the
+bytes are there and, below the frontier, the view says that nobody has changed those rows.
 
 The view routes every read. Absence is a gap only below the view's frontier; above it a missing
 extent or object means that the view is old, and if a fresh view does not help, storage is broken:
@@ -18,9 +19,9 @@ from lakestream.metadata.topics.list import Topics
 from lakestream.model import StreamPartition
 from lakestream.objects.store import Buffer
 from lakestream.records import BatchCompression, BatchInfo, control_batch
-from lakestream.stream.cache import TailCache
+from lakestream.stream.cache import ExtentBytes, ExtentCache
 from lakestream.stream.tails import Tail, Tails
-from lakestream.stream.views import ViewCache, frontier_of
+from lakestream.stream.views import ViewCache, frontier_of, intact_from
 from lakestream.table import History, HistorySource
 from lakestream.table.view import View
 
@@ -58,7 +59,7 @@ class Fetched:
 
 class Fetcher:
     def __init__(
-        self, store: Store, tails: Tails, cache: TailCache, views: ViewCache, history: HistorySource, topics: Topics
+        self, store: Store, tails: Tails, cache: ExtentCache, views: ViewCache, history: HistorySource, topics: Topics
     ) -> None:
         self._store = store
         self._tails = tails
@@ -145,7 +146,6 @@ class Fetcher:
                 # The head first, then the view: a fresh view can then not be behind the head that was read.
                 await self._tails.refresh([partition])
             tail = self._tails.get(partition)
-            tail.read_at_s = asyncio.get_running_loop().time()
             _check_range(request, tail)
             parts: list[Buffer] | None = []
             if request.offset < tail.end_offset and (budget_bytes > 0 or at_least_one):
@@ -182,6 +182,9 @@ class Fetcher:
         frontier = frontier_of(view, request.partition.index)
         offset = request.offset
         if view is not None and offset < frontier:
+            recent = self._read_recent(view, request, budget_bytes, at_least_one=at_least_one)
+            if recent:
+                return recent
             history = await self._read_table(view, request, frontier, max(budget_bytes, 1))
             if history.parts:
                 return self._within(list(history.parts), budget_bytes, at_least_one=at_least_one)
@@ -222,22 +225,25 @@ class Fetcher:
         extents = list(tail.extents_from(offset))
         if not extents or extents[0].base_offset > offset:
             return None
-        parts: list[Buffer] = []
+        taken = _Taken(budget_bytes, at_least_one=at_least_one)
         for extent in extents:
-            if parts and budget_bytes <= 0:
+            if not taken.take(await self._cache.read(partition, extent), offset):
                 break
-            served = await self._cache.read(partition, extent)
-            start = served.position_of(offset)
-            end = len(served.data)
-            if end - start > budget_bytes:
-                end = _whole_batches(served.batches, start, budget_bytes, at_least_one=at_least_one and not parts)
-            if end == start:
-                break
-            parts.append(served.data[start:end])
-            budget_bytes -= end - start
-            if end < len(served.data):
-                break
-        return parts
+        return taken.parts
+
+    def _read_recent(
+        self, view: View, request: FetchPartition, budget_bytes: int, *, at_least_one: bool
+    ) -> list[Buffer]:
+        """What is in memory of the rows that the table has. Empty: the table is to be read."""
+        partition, offset = request.partition, request.offset
+        taken = _Taken(budget_bytes, at_least_one=at_least_one)
+        if offset >= intact_from(view, partition.index):
+            while offset < frontier_of(view, partition.index):
+                found = self._cache.find(partition, offset)
+                if found is None or not taken.take(found, offset):
+                    break
+                offset = found.end_offset
+        return taken.parts
 
     @staticmethod
     def _within(parts: list[Buffer], budget_bytes: int, *, at_least_one: bool) -> list[Buffer]:
@@ -250,6 +256,26 @@ def _check_range(request: FetchPartition, tail: Tail) -> None:
         raise OffsetOutOfRange(
             f"offset {request.offset} is outside [{tail.head.log_start}, {tail.end_offset}]: seek into it"
         )
+
+
+class _Taken:
+    """Whole batches up to a budget, of which the first may be larger if there has to be one."""
+
+    def __init__(self, budget_bytes: int, *, at_least_one: bool) -> None:
+        self.parts: list[Buffer] = []
+        self._left_bytes = budget_bytes
+        self._at_least_one = at_least_one
+
+    def take(self, extent: ExtentBytes, offset: int) -> bool:
+        """From the batch that holds the offset on. False: nothing more fits in."""
+        start, end = extent.position_of(offset), len(extent.data)
+        if end - start > self._left_bytes:
+            needs_one = self._at_least_one and not self.parts
+            end = _whole_batches(extent.batches, start, self._left_bytes, at_least_one=needs_one)
+        if end > start:
+            self.parts.append(extent.data[start:end])
+            self._left_bytes -= end - start
+        return end == len(extent.data) and self._left_bytes > 0
 
 
 def _whole_batches(batches: Sequence[BatchInfo], start: int, budget_bytes: int, *, at_least_one: bool) -> int:

@@ -13,7 +13,7 @@ from lakestream.metadata.log.head import Extent
 from lakestream.model import StreamPartition
 from lakestream.records import Arena, Run, decode
 from lakestream.runtime import Runtime
-from lakestream.stream.cache import Served, TailCache
+from lakestream.stream.cache import ExtentBytes, ExtentCache
 from lakestream.stream.tails import Tails
 from lakestream.stream.views import ViewCache, frontier_of
 from lakestream.table import HistorySource
@@ -35,7 +35,7 @@ class OffsetAt:
 
 class OffsetFinder:
     def __init__(
-        self, tails: Tails, cache: TailCache, views: ViewCache, history: HistorySource, runtime: Runtime
+        self, tails: Tails, cache: ExtentCache, views: ViewCache, history: HistorySource, runtime: Runtime
     ) -> None:
         self._tails = tails
         self._cache = cache
@@ -88,10 +88,8 @@ class OffsetFinder:
                 return OffsetAt(*found)
         for extent in extents:
             if extent.max_timestamp_ms >= timestamp_ms:
-                served = await self._cache.read(partition, extent)
-                found_here = await self._runtime.aside(
-                    partial(_first_at, served, max(frontier, log_start), timestamp_ms)
-                )
+                kept = await self._cache.read(partition, extent)
+                found_here = await self._runtime.aside(partial(_first_at, kept, max(frontier, log_start), timestamp_ms))
                 if found_here is not None:
                     return found_here
         return OffsetAt(-1, -1)
@@ -105,23 +103,23 @@ class OffsetFinder:
             newest = OffsetAt(*found) if found is not None else newest
         for extent in extents:
             if extent.max_timestamp_ms > newest.timestamp_ms:
-                served = await self._cache.read(partition, extent)
-                newest = await self._runtime.aside(partial(_newest, served, max(frontier, log_start), newest))
+                kept = await self._cache.read(partition, extent)
+                newest = await self._runtime.aside(partial(_newest, kept, max(frontier, log_start), newest))
         return newest
 
 
-def _first_at(served: Served, from_offset: int, timestamp_ms: int) -> OffsetAt | None:
-    return next((found for found in _times(served, from_offset) if found.timestamp_ms >= timestamp_ms), None)
+def _first_at(kept: ExtentBytes, from_offset: int, timestamp_ms: int) -> OffsetAt | None:
+    return next((found for found in _times(kept, from_offset) if found.timestamp_ms >= timestamp_ms), None)
 
 
-def _newest(served: Served, from_offset: int, newest: OffsetAt) -> OffsetAt:
-    return max((newest, *_times(served, from_offset)), key=lambda found: found.timestamp_ms)
+def _newest(kept: ExtentBytes, from_offset: int, newest: OffsetAt) -> OffsetAt:
+    return max((newest, *_times(kept, from_offset)), key=lambda found: found.timestamp_ms)
 
 
-def _times(served: Served, from_offset: int) -> Iterator[OffsetAt]:
+def _times(kept: ExtentBytes, from_offset: int) -> Iterator[OffsetAt]:
     """The records of an extent from an offset on, in order, each with its time."""
-    arena = Arena(max(len(served.data), 1024))
-    for columns in decode([Run(0, served.base_offset, served.data)], arena):
+    arena = Arena(max(len(kept.data), 1024))
+    for columns in decode([Run(0, kept.base_offset, kept.data)], arena):
         for offset, timestamp_ms in zip(columns.offset.tolist(), columns.timestamp_ms.tolist(), strict=True):
             if offset >= from_offset:
                 yield OffsetAt(offset, timestamp_ms)

@@ -17,7 +17,8 @@ class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The largest record batch where a topic does not say: what Kafka calls `message.max.bytes`, with its default."""
     memory_budget_bytes: int = 256 * MIB
     """Requests in work and what is uploaded of them. The two caches below come on top."""
-    tail_cache_bytes: int = 128 * MIB
+    tail_cache_bytes: int | None = None
+    """What was appended lately, in the table already or not. None: a sixteenth of the memory, 128 MiB to 1 GiB."""
     history_cache_bytes: int = 128 * MIB
     view_check_ms: int = 500
     generation_check_ms: int = 5_000
@@ -27,6 +28,11 @@ class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     its epoch is closed. Longer than a client takes to send again what another broker did not answer."""
     broker_ttl_ms: int = 10_000
     """How long clients are still sent to a broker that gives no sign of life."""
+
+
+def tail_cache_bytes(settings: StreamSettings, memory_bytes: int) -> int:
+    chosen = settings.tail_cache_bytes
+    return min(max(memory_bytes // 16, 128 * MIB), 1024 * MIB) if chosen is None else chosen
 
 
 class Pace(msgspec.Struct, frozen=True):

@@ -17,7 +17,6 @@ from lakestream.metadata.log.partition import decode_head, head_address, read_ex
 from lakestream.metadata.store import Store
 from lakestream.model import StreamPartition
 
-_READER_GONE_S: Final = 60.0
 _TAILS_KEPT: Final = 10_000
 _IDLE_S: Final = 600.0
 """Beyond so many tails those go that nobody has asked for in this time: no request lasts so long."""
@@ -26,12 +25,11 @@ _IDLE_S: Final = 600.0
 @dataclass(slots=True)
 class Tail:
     """`extents` is dense and ends at or after head.next_offset once loaded. `version` is the head's, which was so at
-    `checked_at_s` at the earliest; `read_at_s` is when a reader last asked for records here."""
+    `checked_at_s` at the earliest."""
 
     head: Head
     version: int
     extents: list[Extent] = field(default_factory=list)
-    read_at_s: float = float("-inf")
     checked_at_s: float = float("-inf")
 
     @property
@@ -80,11 +78,6 @@ class Tails:
     def knows(self, partition: StreamPartition) -> bool:
         return partition in self._tails and partition not in self._damaged
 
-    def has_reader(self, partition: StreamPartition) -> bool:
-        """Whether somebody reads this partition through this broker."""
-        tail = self._tails.get(partition)
-        return tail is not None and asyncio.get_running_loop().time() - tail.read_at_s < _READER_GONE_S
-
     def forget(self, partition: StreamPartition) -> None:
         self._tails.pop(partition, None)
         self._damaged.pop(partition, None)
@@ -126,7 +119,7 @@ class Tails:
     def _drop_idle(self, now_s: float) -> None:
         while len(self._tails) > _TAILS_KEPT:
             partition, oldest = next(iter(self._tails.items()))
-            if now_s - max(oldest.checked_at_s, oldest.read_at_s) < _IDLE_S:
+            if now_s - oldest.checked_at_s < _IDLE_S:
                 return
             self.forget(partition)
 

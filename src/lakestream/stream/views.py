@@ -65,3 +65,8 @@ def frontier_of(view: View | None, partition_index: int) -> int:
     if view is None or partition_index >= len(view.frontier):
         return 0
     return view.frontier[partition_index]
+
+
+def intact_from(view: View, partition_index: int) -> int:
+    """From there on the table's rows are what was appended, neither changed nor deleted."""
+    return view.intact_from[partition_index] if partition_index < len(view.intact_from) else 0

@@ -31,5 +31,8 @@ class View:
     """Of files that are to be written for it."""
     sequence_number: int = 0
     """Of the snapshot."""
+    intact_from: tuple[int, ...] = ()
+    """From these offsets on, by partition (from 0 where it is shorter), the rows below the frontier are all there as
+    they were appended: since they came, nothing but merges has moved them."""
     statistics: StatisticsFile | None = None
     """Of the snapshot, or of the nearest before it that has some."""

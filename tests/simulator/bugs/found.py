@@ -6,7 +6,7 @@ from typing import Final
 FIRST_SEEDS: Final = {
     "ack-before-commit": 1,
     "any-sequence-begins": 62,
-    "cache-served-across-recreation": 186,
+    "cache-served-across-recreation": 16,
     "catalog-retries-on-a-new-head": 42,
     "commit-before-upload": 2,
     "commit-ignores-the-fence": 51,
@@ -16,6 +16,7 @@ FIRST_SEEDS: Final = {
     "delay-from-the-global-random": 3,
     "delete-before-the-grace": 4,
     "delete-without-fence": 80,
+    "deleted-rows-served-from-memory": 35,
     "duplicate-answered-with-a-wrong-offset": 57,
     "extents-dropped-before-the-table-commit": 1,
     "extents-read-before-the-fence": 464,

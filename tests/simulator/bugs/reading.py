@@ -47,16 +47,29 @@ def name_instead_of_uuid() -> Iterator[None]:
 
 @bug
 def cache_served_across_recreation() -> Iterator[None]:
-    """The tail cache knows partitions by their number only."""
-    real_add, real_read = cache.TailCache.add, cache.TailCache.read
+    """The cache knows partitions by their number only."""
+    real_keep, real_find, real_read = cache.ExtentCache.keep, cache.ExtentCache.find, cache.ExtentCache.read
 
-    def add(self: Any, partition: StreamPartition, extent: Any, data: bytearray) -> Any:
-        return real_add(self, StreamPartition(UUID(int=0), partition.index), extent, data)
+    def nameless(partition: StreamPartition) -> StreamPartition:
+        return StreamPartition(UUID(int=0), partition.index)
+
+    def keep(self: Any, partition: StreamPartition, *rest: Any) -> Any:
+        return real_keep(self, nameless(partition), *rest)
+
+    def find(self: Any, partition: StreamPartition, offset: int) -> Any:
+        return real_find(self, nameless(partition), offset)
 
     async def read(self: Any, partition: StreamPartition, extent: Any) -> Any:
-        return await real_read(self, StreamPartition(UUID(int=0), partition.index), extent)
+        return await real_read(self, nameless(partition), extent)
 
-    with patch.object(cache.TailCache, "add", add), patch.object(cache.TailCache, "read", read):
+    with patch.multiple(cache.ExtentCache, keep=keep, find=find, read=read):
+        yield
+
+
+@bug
+def deleted_rows_served_from_memory() -> Iterator[None]:
+    """What is in memory is served below the frontier, too, whoever has changed the table since."""
+    with patch.object(fetch, "intact_from", lambda view, partition: 0):
         yield
 
 

@@ -371,15 +371,16 @@ def test_memory_budget_lets_one_over_and_then_waits() -> None:
 def test_a_reader_of_the_tail_is_served_from_memory() -> None:
     async def main() -> None:
         objects = CountedReads(system().clock)
-        async with Cluster(objects=objects).brokers(1) as [streams]:
+        settings = StreamSettings(flush_interval_ms=4)
+        async with Cluster(objects=objects, settings=settings).brokers(2) as [streams, other]:
             [partition] = await topic(streams)
-            await streams.append(partition, batch(b"before"))
-            await fetch(streams, partition, 0)
-            assert objects.reads == 1
-            for offset in range(1, 6):
+            for offset in range(6):
                 await streams.append(partition, batch(b"after"))
                 assert len(parse((await fetch(streams, partition, offset)).parts)) == 1
-            assert objects.reads == 1
+            assert objects.reads == 0
+            for _ in range(2):
+                assert len(parse((await fetch(other, partition, 0)).parts)) == 6
+            assert objects.reads == 6
 
     asyncio.run(main())
 

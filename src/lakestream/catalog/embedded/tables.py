@@ -20,6 +20,7 @@ from lakestream.catalog.manifests.statistics import described
 from lakestream.catalog.port import Named, TableViews
 from lakestream.catalog.reading import ViewReader, check_same
 from lakestream.catalog.rules.adopting import adopted_frontier, check_adopted
+from lakestream.catalog.rules.lineage import intact_after
 from lakestream.catalog.rules.streams import check_commit
 from lakestream.catalog.staging import Change, Current, FrontierText, Stager, exactly
 from lakestream.errors import InvalidSetting, StorageError, UnknownStream, UnknownTable
@@ -99,7 +100,10 @@ class PyIcebergTables:
         check_commit(view, add, remove, frontier)
         current = check_same(view, await self.commits.load(view.topic_id))
         said, version = _said(frontier), version_of(current.location) + 1
-        plan = self._stager.plan(said, add=add, remove=remove, version=version, carries_statistics=True)
+        intact = intact_after(view, add, remove, frontier)
+        plan = self._stager.plan(
+            said, add=add, remove=remove, intact_from=intact, version=version, carries_statistics=True
+        )
         done = await self.commits.commit(current, self._stager.prepared(view, plan, said))
         return await self._reader.remember(view.topic_id, view.table, done)
 

@@ -28,6 +28,7 @@ from lakestream.catalog.first import first_metadata
 from lakestream.catalog.port import Named
 from lakestream.catalog.reading import ViewReader, check_same
 from lakestream.catalog.rules.adopting import adopted_frontier, check_adopted
+from lakestream.catalog.rules.lineage import intact_after
 from lakestream.catalog.rules.streams import check_commit, falls
 from lakestream.catalog.rules.vector import is_sealed
 from lakestream.catalog.rules.views import check_view
@@ -111,7 +112,8 @@ class ExternalTables:
             raise Conflict(f"{view.table} has moved since it was loaded, or was set back: load it again")
         current = check_same(view, await self.commits.load(view.topic_id))
         said = self.commits.said(view.topic_id, frontier_text(frontier))
-        plan = self._stager.plan(said, add=add, remove=remove, version=version_of(current.location) + 1)
+        intact, version = intact_after(view, add, remove, frontier), version_of(current.location) + 1
+        plan = self._stager.plan(said, add=add, remove=remove, intact_from=intact, version=version)
         done = await self.commits.commit(current, self._stager.prepared(view, plan, said))
         await self.commits.keep(view.topic_id, current.row.version, done.location)
         return await self._reader.remember(view.topic_id, view.table, done)
