@@ -15,7 +15,7 @@ from lakestream.model import StreamPartition
 from lakestream.objects import MemoryObjects
 from lakestream.objects.store import Buffer
 from lakestream.runtime import system
-from lakestream.stream import Fetched, FetchPartition
+from lakestream.stream import Fetched, FetchPartition, StreamSettings
 from lakestream.stream.engine import StreamEngine
 
 MIB = 1 << 20
@@ -65,7 +65,8 @@ def test_each_append_costs_a_waiting_fetch_two_reads_and_no_object() -> None:
 
     async def main() -> None:
         store, objects = CountedStore(), CountedObjects()
-        async with Cluster(store=store, objects=objects).brokers(2) as (writer, reader):
+        settings = StreamSettings(flush_interval_ms=4)
+        async with Cluster(store=store, objects=objects, settings=settings).brokers(2) as (writer, reader):
             partitions = (await writer.create_topic("orders", 3, {})).each_partition()
             one = batch(bytes(100))
             for partition in partitions:
