@@ -345,18 +345,14 @@ def test_urls_that_are_no_bucket(url: str) -> None:
     prefix=st.lists(st.sampled_from(["a", "b", "a-"]), max_size=2),
     after=st.none() | st.lists(st.sampled_from(["a", "b", "a-", "a0"]), min_size=1, max_size=3),
 )
-def test_local_listing_is_that_of_a_bucket(
+async def test_local_listing_is_that_of_a_bucket(
     tmp_path_factory: pytest.TempPathFactory, stored: list[list[str]], prefix: list[str], after: list[str] | None
 ) -> None:
     names = sorted({"/".join(segments) + "/leaf" for segments in stored})
     folder: Path = tmp_path_factory.mktemp("listing")
-
-    async def check() -> None:
-        found = []
-        for store in (objects.open(f"file://{folder}"), objects.open(f"memory://{folder}")):
-            for name in names:
-                await store.put(name, [b"x"])
-            found.append(await keys(store.list("/".join(prefix), after=after and "/".join(after))))
-        assert found[0] == found[1]
-
-    asyncio.run(check())
+    found = []
+    for store in (objects.open(f"file://{folder}"), objects.open(f"memory://{folder}")):
+        for name in names:
+            await store.put(name, [b"x"])
+        found.append(await keys(store.list("/".join(prefix), after=after and "/".join(after))))
+    assert found[0] == found[1]

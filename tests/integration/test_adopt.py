@@ -1,6 +1,5 @@
 """Topics on tables that are there already, through the real doors."""
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +26,7 @@ def offsets(table: Table) -> list[tuple[int, int]]:
     return sorted(zip(rows["_stream_partition"].to_pylist(), rows["_offset"].to_pylist(), strict=True))
 
 
-def test_a_topic_fills_a_table_that_an_engine_made(tmp_path: Path) -> None:
+async def test_a_topic_fills_a_table_that_an_engine_made(tmp_path: Path) -> None:
     """The engine numbers columns in its own way; the table keeps its UUID and what its owner set."""
     with open_house(tmp_path) as house, engine(house) as rest:
         rest.create_namespace("crm")
@@ -35,7 +34,7 @@ def test_a_topic_fills_a_table_that_an_engine_made(tmp_path: Path) -> None:
         assert made.schema().as_struct() != iceberg_schema(RAW).as_struct(), "so nothing rests on its numbers"
         house.create("visits", 2, lakestream_table_name="crm.visits")
         house.produce("visits", ["a", "b"], partition=1)
-        assert house.move() == 2
+        assert await house.move() == 2
         table = rest.load_table("crm.visits")
         assert (table.metadata.table_uuid, table.location()) == (made.metadata.table_uuid, made.location())
         assert table.properties["owner"] == "ann"
@@ -43,17 +42,17 @@ def test_a_topic_fills_a_table_that_an_engine_made(tmp_path: Path) -> None:
         assert house.consume("visits", 2) == [(1, 0, "a"), (1, 1, "b")]
 
 
-def test_the_stream_of_a_lost_cluster_goes_on_from_its_table(tmp_path: Path) -> None:
+async def test_the_stream_of_a_lost_cluster_goes_on_from_its_table(tmp_path: Path) -> None:
     """Its bucket is all that is left of it, and its owner begins another cluster there instead of recovering it."""
     with open_house(tmp_path) as old, engine(old) as rest:
         old.create("orders", 2)
         old.produce("orders", ["a", "b"])
         old.produce("orders", ["c"], partition=1)
-        assert old.move() == 3
+        assert await old.move() == 3
         left = rest.load_table("default.orders").metadata_location
     for remains in tmp_path.glob("metadata*"):
         remains.unlink()
-    asyncio.run(join_bucket(load(None, {}, {"data_dir": str(tmp_path)})))
+    await join_bucket(load(None, {}, {"data_dir": str(tmp_path)}))
     with open_house(tmp_path) as new, engine(new) as rest:
         rest.create_namespace("default")
         rest.register_table("default.orders", left)
@@ -61,6 +60,6 @@ def test_the_stream_of_a_lost_cluster_goes_on_from_its_table(tmp_path: Path) -> 
         new.produce("orders", ["d"])
         everything = [(0, 0, "a"), (0, 1, "b"), (0, 2, "d"), (1, 0, "c")]
         assert new.consume("orders", 2) == everything
-        assert new.move() == 1
+        assert await new.move() == 1
         assert offsets(rest.load_table("default.orders")) == [(0, 0), (0, 1), (0, 2), (1, 0)]
         assert new.consume("orders", 2) == everything

@@ -44,7 +44,7 @@ FEW = Schema(NestedField(1, "_value", BinaryType()), NestedField(2, "_offset", L
 
 
 @pytest.mark.parametrize("columns", [iceberg_schema(RAW), FEW], ids=["all", "few"])
-def test_a_topic_fills_the_table_that_an_engine_made_for_it(
+async def test_a_topic_fills_the_table_that_an_engine_made_for_it(
     everywhere: Run, columns: Schema, request: pytest.FixtureRequest
 ) -> None:
     async def test(scene: Scene) -> None:
@@ -74,10 +74,10 @@ def test_a_topic_fills_the_table_that_an_engine_made_for_it(
         assert (await house.tick()).record_count == 1
         assert scene.rows() == [(0, 0, b"c"), (1, 0, b"a"), (1, 1, b"b")]
 
-    everywhere(test)
+    await everywhere(test)
 
 
-def test_the_former_owner_stops_and_neither_loses_a_record(everywhere: Run) -> None:
+async def test_the_former_owner_stops_and_neither_loses_a_record(everywhere: Run) -> None:
     async def test(scene: Scene) -> None:
         old, topic = await former(scene)
         new = await scene.cluster()
@@ -119,11 +119,11 @@ def test_the_former_owner_stops_and_neither_loses_a_record(everywhere: Run) -> N
         assert (await new.tick()).record_count == 1
         assert scene.rows() == sorted([*OLD_ROWS, (0, 2, b"d"), (1, 1, b"e")])
 
-    everywhere(test)
+    await everywhere(test)
 
 
 @KINDS
-def test_of_two_clusters_that_want_a_table_one_gets_it(everywhere: Run, kind: str) -> None:
+async def test_of_two_clusters_that_want_a_table_one_gets_it(everywhere: Run, kind: str) -> None:
     """Both have found it free. A catalog that lets any first commit through must not let the second take it again."""
 
     async def test(scene: Scene) -> None:
@@ -151,10 +151,10 @@ def test_of_two_clusters_that_want_a_table_one_gets_it(everywhere: Run, kind: st
         await winner.produce(topic, 0, b"more")
         assert (await winner.tick()).record_count == 1
 
-    everywhere(test)
+    await everywhere(test)
 
 
-def test_clusters_that_claim_at_the_same_moment(everywhere: Run) -> None:
+async def test_clusters_that_claim_at_the_same_moment(everywhere: Run) -> None:
     async def test(scene: Scene) -> None:
         scene.engine_table()
         clusters = [await scene.cluster() for _ in range(3)]
@@ -170,10 +170,10 @@ def test_clusters_that_claim_at_the_same_moment(everywhere: Run) -> None:
         assert (await winner.tick()).record_count == 1
         assert scene.rows() == [(0, 0, b"a")]
 
-    everywhere(test)
+    await everywhere(test)
 
 
-def test_a_table_changes_hands_under_load(everywhere: Run) -> None:
+async def test_a_table_changes_hands_under_load(everywhere: Run) -> None:
     """The owner produces and commits all the while, whatever its ticks say; so does the new one."""
 
     async def test(scene: Scene) -> None:
@@ -209,10 +209,10 @@ def test_a_table_changes_hands_under_load(everywhere: Run) -> None:
         assert [row[1:] for row in scene.rows()] == everything
         assert "has taken it over" in await failure(old)
 
-    everywhere(test)
+    await everywhere(test)
 
 
-def test_what_the_owner_commits_at_the_last_moment_is_gone_on_from(run: Run) -> None:
+async def test_what_the_owner_commits_at_the_last_moment_is_gone_on_from(run: Run) -> None:
     """It had loaded the table before it was let go, and commits after it was looked at."""
 
     async def test(scene: Scene) -> None:
@@ -239,10 +239,10 @@ def test_what_the_owner_commits_at_the_last_moment_is_gone_on_from(run: Run) -> 
         assert (await new.tick()).record_count == 1
         assert [row[:2] for row in scene.rows()] == [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (1, 0)]
 
-    run(test)
+    await run(test)
 
 
-def test_a_mark_that_is_set_back_by_hand_makes_nobodys_records_anothers(run: Run) -> None:
+async def test_a_mark_that_is_set_back_by_hand_makes_nobodys_records_anothers(run: Run) -> None:
     """Both gave out offset 2. Whoever has the mark must not take the other's record for its own, and forget its WAL."""
 
     async def test(scene: Scene) -> None:
@@ -265,10 +265,10 @@ def test_a_mark_that_is_set_back_by_hand_makes_nobodys_records_anothers(run: Run
         assert (await new.tick()).record_count == 1
         assert scene.rows() == sorted([*OLD_ROWS, (0, 2, b"theirs"), (0, 3, b"more")])
 
-    run(test)
+    await run(test)
 
 
-def test_a_mark_that_was_removed_stops_its_owner_until_it_is_back(run: Run) -> None:
+async def test_a_mark_that_was_removed_stops_its_owner_until_it_is_back(run: Run) -> None:
     async def test(scene: Scene) -> None:
         house, topic = await former(scene)
         scene.let_go()
@@ -281,10 +281,10 @@ def test_a_mark_that_was_removed_stops_its_owner_until_it_is_back(run: Run) -> N
         assert (await house.tick()).record_count == 1
         assert scene.rows() == sorted([*OLD_ROWS, (0, 2, b"d")])
 
-    run(test)
+    await run(test)
 
 
-def test_what_a_topic_cannot_be_stops_nobody(run: Run) -> None:
+async def test_what_a_topic_cannot_be_stops_nobody(run: Run) -> None:
     """A topic of that name is there, or as many partitions cannot be: found before the table is claimed."""
 
     async def test(scene: Scene) -> None:
@@ -302,10 +302,10 @@ def test_what_a_topic_cannot_be_stops_nobody(run: Run) -> None:
             await old.streams.create_topic("orders", 2, ALIAS)
         assert scene.table().metadata_location == before
 
-    run(test)
+    await run(test)
 
 
-def test_a_deleted_topic_leaves_its_table_and_its_name_is_free(run: Run) -> None:
+async def test_a_deleted_topic_leaves_its_table_and_its_name_is_free(run: Run) -> None:
     async def test(scene: Scene) -> None:
         scene.engine_table()
         house = await scene.cluster()
@@ -333,10 +333,10 @@ def test_a_deleted_topic_leaves_its_table_and_its_name_is_free(run: Run) -> None
         assert (await other.tick()).record_count == 1
         assert await other.consume(third, 0) == [(0, b"a"), (1, b"c")]
 
-    run(test)
+    await run(test)
 
 
-def test_a_table_of_an_engine_that_is_moved_stops_commits(run: Run) -> None:
+async def test_a_table_of_an_engine_that_is_moved_stops_commits(run: Run) -> None:
     async def test(scene: Scene) -> None:
         scene.engine_table()
         house = await scene.cluster()
@@ -346,4 +346,4 @@ def test_a_table_of_an_engine_that_is_moved_stops_commits(run: Run) -> None:
         scene.outsider.commit_table(scene.table(), (), (SetLocationUpdate(location=moved),))
         assert f"its location was moved to {moved}" in await failure(house)
 
-    run(test)
+    await run(test)

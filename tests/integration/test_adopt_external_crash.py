@@ -19,18 +19,18 @@ STEPS = 80
 
 @KINDS
 @pytest.mark.parametrize("at", [*range(2, STEPS, 9), pytest.param(0, id="none")])
-def test_a_crash_while_the_topic_is_made(tmp_path: Path, kind: str, at: int) -> None:
-    check_crash(tmp_path, kind, at)
+async def test_a_crash_while_the_topic_is_made(tmp_path: Path, kind: str, at: int) -> None:
+    await check_crash(tmp_path, kind, at)
 
 
 @pytest.mark.slow
 @KINDS
 @pytest.mark.parametrize("at", [step for step in range(1, STEPS) if step % 9 != 2])
-def test_a_crash_at_any_other_step(tmp_path: Path, kind: str, at: int) -> None:
-    check_crash(tmp_path, kind, at)
+async def test_a_crash_at_any_other_step(tmp_path: Path, kind: str, at: int) -> None:
+    await check_crash(tmp_path, kind, at)
 
 
-def check_crash(folder: Path, kind: str, at: int) -> None:
+async def check_crash(folder: Path, kind: str, at: int) -> None:
     """Whoever makes the topic dies at some step. Whoever asks for it again gets it, and if it is listed already, the
     pipeline goes on with it; a former owner has lost nothing at any of them."""
 
@@ -61,7 +61,7 @@ def check_crash(folder: Path, kind: str, at: int) -> None:
             assert "has taken it over" in await failure(old)
             assert await old.consume(topic, 0) == [(0, b"a"), (1, b"b"), (2, b"tail")]
 
-    on(sql_place(folder), test)
+    await on(sql_place(folder), test)
 
 
 async def create_and_crash(scene: Scene, store: MemoryStore, fuse: Fuse) -> None:

@@ -61,7 +61,7 @@ def with_a_claim_of_rows(scene: Scene) -> None:
         (with_a_claim_of_rows, "which is not what the pipeline wrote"),
     ],
 )
-def test_what_cannot_be_a_streams_table_is_refused_and_left_as_it_is(
+async def test_what_cannot_be_a_streams_table_is_refused_and_left_as_it_is(
     tmp_path: Path, make: Callable[[Scene], None], reason: str
 ) -> None:
     async def test(scene: Scene) -> None:
@@ -73,4 +73,4 @@ def test_what_cannot_be_a_streams_table_is_refused_and_left_as_it_is(
         assert await house.streams.topics.list() == []
         assert scene.table().metadata_location == before
 
-    on(sql_place(tmp_path), test)
+    await on(sql_place(tmp_path), test)

@@ -16,11 +16,11 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         yield opened
 
 
-def test_a_group_from_its_first_commit_to_its_end(house: House, cli: Any) -> None:
+async def test_a_group_from_its_first_commit_to_its_end(house: House, cli: Any) -> None:
     house.create("orders", 2)
     house.produce("orders", ["a0", "a1"])
     house.produce("orders", ["b0"], partition=1)
-    house.move()
+    await house.move()
     house.consume_as("readers", "orders", 2)
     house.produce("orders", ["a2"])
 
@@ -107,11 +107,11 @@ def test_a_group_with_live_members_is_not_moved(house: House, cli: Any) -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_one_sentence(house: House, cli: Any, command: tuple[str, ...], sentence: str) -> None:
+async def test_what_cannot_be_is_one_sentence(house: House, cli: Any, command: tuple[str, ...], sentence: str) -> None:
     if "plain" not in house.topics():
         house.create("plain")
         house.produce("plain", ["x"])
-        house.move()
+        await house.move()
     where = house.both if command[0] == "group" or "query" in command else house.rest
     done = cli(*command, *where)
     assert done.returncode == 1, done.stdout
@@ -120,13 +120,13 @@ def test_what_cannot_be_is_one_sentence(house: House, cli: Any, command: tuple[s
 
 
 @pytest.mark.slow
-def test_a_query_of_the_past_reaches_nothing_else(house: House, cli: Any) -> None:
+async def test_a_query_of_the_past_reaches_nothing_else(house: House, cli: Any) -> None:
     house.create("past")
     house.produce("past", ["x"])
-    house.move()
+    await house.move()
     [first] = lines(cli("table", "snapshots", "past", "--json", *house.rest))[0]
     house.produce("past", ["y"])
-    house.move()
+    await house.move()
     sql = 'SELECT count(*) AS n FROM Past p JOIN "default".past q USING (_offset)'
     assert lines(cli("table", "query", sql.lower(), "--json", *house.rest)) == [{"n": 2}]
     then = ("--as-of-snapshot", str(first["snapshot_id"]))

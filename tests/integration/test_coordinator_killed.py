@@ -98,7 +98,7 @@ def _members(brokers: Cluster, *configs: dict[str, Any]) -> Iterator[list[Member
 
 
 @pytest.mark.parametrize("static", [False, True])
-def test_librdkafka_consumers_keep_their_partitions(cluster: Callable[..., Cluster], static: bool) -> None:
+async def test_librdkafka_consumers_keep_their_partitions(cluster: Callable[..., Cluster], static: bool) -> None:
     brokers = cluster(2, environment=QUICK)
     admin = _make_topic(brokers)
     _fill(brokers.bootstrap, [b"before"] * 8)
@@ -114,7 +114,7 @@ def test_librdkafka_consumers_keep_their_partitions(cluster: Callable[..., Clust
         for each in members:
             each.rebalances = 0
         left = _kill_the_coordinator(brokers, admin)
-        assert asyncio.run(_deleted(brokers.ports[left])) is ErrorCode.non_empty_group
+        assert await _deleted(brokers.ports[left]) is ErrorCode.non_empty_group
         _fill(f"{HOST}:{brokers.ports[left]}", [b"after"] * 8)
         _until(lambda: sum(each.values.count(b"after") for each in members) == 8, "what was written after", poll)
         for each in members:

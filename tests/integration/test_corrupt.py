@@ -1,6 +1,5 @@
 """Damage on disk under a real broker: its consumers hear of it, nobody gets other bytes, everything else goes on."""
 
-import asyncio
 import shutil
 import sqlite3
 import time
@@ -149,26 +148,26 @@ def damage_value(data: Path, topic: Topic) -> None:
     connection.close()
 
 
-def test_damage_is_an_error_of_its_partition_and_of_nobody_else(cluster: Callable[..., Cluster]) -> None:
+async def test_damage_is_an_error_of_its_partition_and_of_nobody_else(cluster: Callable[..., Cluster]) -> None:
     made = cluster(1)
     data = made.data
     admin = AdminClient({"bootstrap.servers": made.bootstrap})
     for created in admin.create_topics([NewTopic(topic, 1) for topic in TOPICS]).values():
         created.result(30)
     produce(made.bootstrap, FILE, FOREIGN, WELL)
-    assert asyncio.run(tick(data)).record_count == 3 * RECORDS
+    assert (await tick(data)).record_count == 3 * RECORDS
     produce(made.bootstrap, WAL, VALUE, WELL)
     assert made.brokers[0].stop() == 0
 
-    _, (extent, *_), _ = asyncio.run(look(data, WAL))
+    _, (extent, *_), _ = await look(data, WAL)
     flip(data / "bucket" / extent.object_key, extent.position + extent.length // 2)
     [file] = data.glob(f"bucket/tables/{FILE}__*/_data/*.parquet")
     group = pq.read_metadata(file).row_group(0)
     [values] = [chunk for chunk in map(group.column, range(group.num_columns)) if chunk.path_in_schema == "_value"]
     flip(file, values.data_page_offset + values.total_compressed_size // 2)
-    foreign = asyncio.run(make_foreign(data, FOREIGN))
+    foreign = await make_foreign(data, FOREIGN)
     damage_footer(foreign)
-    topic, _, _ = asyncio.run(look(data, VALUE))
+    topic, _, _ = await look(data, VALUE)
     damage_value(data, topic)
 
     made.start_broker(0)
@@ -190,12 +189,12 @@ def test_damage_is_an_error_of_its_partition_and_of_nobody_else(cluster: Callabl
     assert "Traceback" not in log
     assert made.brokers[0].process.poll() is None
 
-    done = asyncio.run(tick(data))
+    done = await tick(data)
     assert {failure.topic for failure in done.failures} == {WAL, VALUE}
     told = {failure.topic: str(failure.error) for failure in done.failures}
     assert extent.object_key in told[WAL]
     assert "offsets 0 to" in told[WAL]
     assert done.record_count == RECORDS  # the other half of what is well
-    assert asyncio.run(look(data, WAL))[2] == 0
+    assert (await look(data, WAL))[2] == 0
     produce(made.bootstrap, WELL)
     assert made.brokers[0].process.poll() is None

@@ -1,6 +1,5 @@
 """The Delta mirror on real files, written by delta-rs and read by real engines."""
 
-import asyncio
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -317,7 +316,7 @@ def test_the_log_stays_bounded(lake: Scene) -> None:
     assert delta_rs(lake.folder) == expected(2)
 
 
-def test_on_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_on_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pipeline's own files, moved from the WAL and mirrored, all on S3."""
 
     async def scenario(delta: DeltaRs) -> tuple[str, Rows]:
@@ -348,7 +347,7 @@ def test_on_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value in environment(address).items():
             monkeypatch.setenv(name, value)
         with open_delta() as delta:
-            location, rows = asyncio.run(scenario(delta))
+            location, rows = await scenario(delta)
         assert len(rows) == 120
         options = {"AWS_ENDPOINT_URL": address, "AWS_ALLOW_HTTP": "true"}
         assert tuples(DeltaTable(location, storage_options=options).to_pyarrow_table()) == rows

@@ -135,27 +135,24 @@ def test_kafka_python(broker: Embedded, topic: str) -> None:
     assert values == [b"v%d" % number for number in range(200)]
 
 
-def test_aiokafka(broker: Embedded, topic: str) -> None:
-    async def work() -> list[bytes]:
-        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=broker.bootstrap, enable_idempotence=True)
-        await producer.start()
-        futures = [await producer.send(topic, b"v%d" % number, partition=1) for number in range(200)]
-        placed = [await future for future in futures]
-        await producer.stop()
-        assert [each.offset for each in placed] == list(range(200))
-        consumer = aiokafka.AIOKafkaConsumer(
-            topic, bootstrap_servers=broker.bootstrap, group_id=f"g-{topic}", auto_offset_reset="earliest"
-        )
-        await consumer.start()
-        values = []
-        async with asyncio.timeout(20):
-            while len(values) < 200:
-                values.append((await consumer.getone()).value)
-        await consumer.commit()
-        await consumer.stop()
-        return values
-
-    assert asyncio.run(work()) == [b"v%d" % number for number in range(200)]
+async def test_aiokafka(broker: Embedded, topic: str) -> None:
+    producer = aiokafka.AIOKafkaProducer(bootstrap_servers=broker.bootstrap, enable_idempotence=True)
+    await producer.start()
+    futures = [await producer.send(topic, b"v%d" % number, partition=1) for number in range(200)]
+    placed = [await future for future in futures]
+    await producer.stop()
+    assert [each.offset for each in placed] == list(range(200))
+    consumer = aiokafka.AIOKafkaConsumer(
+        topic, bootstrap_servers=broker.bootstrap, group_id=f"g-{topic}", auto_offset_reset="earliest"
+    )
+    await consumer.start()
+    values = []
+    async with asyncio.timeout(20):
+        while len(values) < 200:
+            values.append((await consumer.getone()).value)
+    await consumer.commit()
+    await consumer.stop()
+    assert values == [b"v%d" % number for number in range(200)]
 
 
 def test_admin(broker: Embedded, topic: str) -> None:

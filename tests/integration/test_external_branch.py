@@ -40,13 +40,13 @@ def ask(uri: str, method: str, path: str, body: object = None) -> dict[str, obje
         return found
 
 
-def test_a_stream_lives_on_a_branch_of_its_own(town: Town, nessie_uri: str, aws_address: str) -> None:
+async def test_a_stream_lives_on_a_branch_of_its_own(town: Town, nessie_uri: str, aws_address: str) -> None:
     for _ in range(2):
-        town.move(HALF)
+        await town.move(HALF)
     assert town.rows() == list(range(2 * HALF))
     town.check_all()
     town.table().delete("_offset = 3")
-    town.move(HALF)
+    await town.move(HALF)
     town.check_all(without=(3,))
     town.restart_broker()
     town.check_all(without=(3,))

@@ -58,47 +58,41 @@ async def fill(world: World) -> StreamPartition:
 
 
 @pytest.mark.parametrize("at", [*range(4, 76, 8), pytest.param(0, id="none")])
-def test_a_crash_and_a_new_start(tmp_path: Path, at: int) -> None:
-    check_crash(tmp_path, at)
+async def test_a_crash_and_a_new_start(tmp_path: Path, at: int) -> None:
+    await check_crash(tmp_path, at)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("at", [step for step in range(1, 118) if step % 8 != 4])
-def test_a_crash_at_any_other_step(tmp_path: Path, at: int) -> None:
-    check_crash(tmp_path, at)
+async def test_a_crash_at_any_other_step(tmp_path: Path, at: int) -> None:
+    await check_crash(tmp_path, at)
 
 
-def check_crash(folder: Path, at: int) -> None:
-    async def scenario() -> None:
-        async with deployment(folder) as world:
-            partition = await fill(world)
-            before = await world.frontiers()
-            fuse = Fuse(at)
-            worker, _ = world.pipeline(fuse)
-            try:
-                await worker.tick()
-                assert at == 0 or fuse.steps < at
-            except Crash:
-                assert fuse.blown
-            if at == 0:
-                assert 76 <= fuse.steps < 118, fuse.steps
-            await Producer(world, "two").append({partition: [b"late"]})
-            await world.drain()
-            await world.check_whole()
-            never_back(before, await world.frontiers())
-
-    asyncio.run(scenario())
+async def check_crash(folder: Path, at: int) -> None:
+    async with deployment(folder) as world:
+        partition = await fill(world)
+        before = await world.frontiers()
+        fuse = Fuse(at)
+        worker, _ = world.pipeline(fuse)
+        try:
+            await worker.tick()
+            assert at == 0 or fuse.steps < at
+        except Crash:
+            assert fuse.blown
+        if at == 0:
+            assert 76 <= fuse.steps < 118, fuse.steps
+        await Producer(world, "two").append({partition: [b"late"]})
+        await world.drain()
+        await world.check_whole()
+        never_back(before, await world.frontiers())
 
 
-def test_workers_race_for_the_same_records(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with deployment(tmp_path) as world:
-            await fill(world)
-            ticks = await asyncio.gather(*(world.pipeline()[0].tick() for _ in range(3)))
-            assert sum(tick.record_count for tick in ticks) == len(world.acked)
-            await world.drain()
-            await world.check_whole()
-            await world.collect_all()
-            await world.check_whole()
-
-    asyncio.run(scenario())
+async def test_workers_race_for_the_same_records(tmp_path: Path) -> None:
+    async with deployment(tmp_path) as world:
+        await fill(world)
+        ticks = await asyncio.gather(*(world.pipeline()[0].tick() for _ in range(3)))
+        assert sum(tick.record_count for tick in ticks) == len(world.acked)
+        await world.drain()
+        await world.check_whole()
+        await world.collect_all()
+        await world.check_whole()

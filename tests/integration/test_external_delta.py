@@ -1,6 +1,5 @@
 """A Delta mirror beside a table in an external catalog: it shows what the catalog's table shows, whoever wrote it."""
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -68,27 +67,24 @@ class Lake:
         return tuples(table.scan(selected_fields=KEYS).to_arrow()), tuples(mirror)
 
 
-def test_the_mirror_follows_the_catalogs_table(place: Place, tmp_path: Path) -> None:
-    async def main() -> None:
-        store = MemoryStore(system())
-        tables, topics = place.tables(store, system()), Topics(store, system())
-        topic = await topics.create("orders", 1, CONFIGS)
-        await tables.create(topic.topic_id, topic.name, topic.partitions)
-        lake = Lake(place, tmp_path, tables, topics, topic)
-        try:
-            for end in (6, 12):
-                await lake.append(6)
-                assert (await lake.mirror()).failures == ()
-                assert await lake.both() == (expected(end), expected(end))
-            assert await lake.mirror() == Mirrored(0)
-            await check_rewrite(lake)
-            if (await tables.named(topic.topic_id)).collectable:
-                await check_held(lake, tables, topic)
-        finally:
-            lake.outsider.close()
-            await tables.close()
-
-    asyncio.run(main())
+async def test_the_mirror_follows_the_catalogs_table(place: Place, tmp_path: Path) -> None:
+    store = MemoryStore(system())
+    tables, topics = place.tables(store, system()), Topics(store, system())
+    topic = await topics.create("orders", 1, CONFIGS)
+    await tables.create(topic.topic_id, topic.name, topic.partitions)
+    lake = Lake(place, tmp_path, tables, topics, topic)
+    try:
+        for end in (6, 12):
+            await lake.append(6)
+            assert (await lake.mirror()).failures == ()
+            assert await lake.both() == (expected(end), expected(end))
+        assert await lake.mirror() == Mirrored(0)
+        await check_rewrite(lake)
+        if (await tables.named(topic.topic_id)).collectable:
+            await check_held(lake, tables, topic)
+    finally:
+        lake.outsider.close()
+        await tables.close()
 
 
 async def check_rewrite(lake: Lake) -> None:

@@ -23,19 +23,15 @@ from lakestream.table.view import View
 pytestmark = pytest.mark.slow
 
 
-def run(place: Place, test: Callable[[PyIcebergTables, PyIcebergTables], Awaitable[None]]) -> None:
+async def run(place: Place, test: Callable[[PyIcebergTables, PyIcebergTables], Awaitable[None]]) -> None:
     """With two workers that share nothing but the metadata store and the catalog."""
-
-    async def main() -> None:
-        store = MemoryStore(system())
-        workers = [place.tables(store, system()) for _ in range(2)]
-        try:
-            await test(workers[0], workers[1])
-        finally:
-            for worker in workers:
-                await worker.close()
-
-    asyncio.run(main())
+    store = MemoryStore(system())
+    workers = [place.tables(store, system()) for _ in range(2)]
+    try:
+        await test(workers[0], workers[1])
+    finally:
+        for worker in workers:
+            await worker.close()
 
 
 @pytest.fixture
@@ -50,7 +46,7 @@ async def append(tables: PyIcebergTables, view: View, folder: Path) -> View:
     return await tables.commit(view, add=[file], remove=[], frontier=(start + 3,))
 
 
-def test_who_slept_through_the_end_of_his_lock_changes_nothing(place: Place, tmp_path: Path) -> None:
+async def test_who_slept_through_the_end_of_his_lock_changes_nothing(place: Place, tmp_path: Path) -> None:
     """Between his look at the table and his alteration of it another has got the lock, and committed."""
 
     async def test(late: PyIcebergTables, other: PyIcebergTables) -> None:
@@ -78,10 +74,10 @@ def test_who_slept_through_the_end_of_his_lock_changes_nothing(place: Place, tmp
         assert (after.frontier, len(after.files)) == ((3,), 1)
         assert (await append(late, after, tmp_path)).frontier == (6,)
 
-    run(place, test)
+    await run(place, test)
 
 
-def test_a_commit_whose_answer_is_lost_is_found_by_the_next_look(place: Place, tmp_path: Path) -> None:
+async def test_a_commit_whose_answer_is_lost_is_found_by_the_next_look(place: Place, tmp_path: Path) -> None:
     """The lock stays until it ends by itself, so the table has a name that no other test uses."""
 
     async def test(tables: PyIcebergTables, other: PyIcebergTables) -> None:
@@ -105,10 +101,10 @@ def test_a_commit_whose_answer_is_lost_is_found_by_the_next_look(place: Place, t
             await append(other, view, tmp_path)
         assert await other.load(ORDERS) == found
 
-    run(place, test)
+    await run(place, test)
 
 
-def test_a_lock_that_another_holds_is_a_conflict_that_leaves_nothing(place: Place, tmp_path: Path) -> None:
+async def test_a_lock_that_another_holds_is_a_conflict_that_leaves_nothing(place: Place, tmp_path: Path) -> None:
     """A worker that died with the lock has it until it ends by itself."""
 
     async def test(tables: PyIcebergTables, _: PyIcebergTables) -> None:
@@ -124,11 +120,11 @@ def test_a_lock_that_another_holds_is_a_conflict_that_leaves_nothing(place: Plac
             client.unlock(UnlockRequest(lockid=held.lockid))
         assert (await append(tables, view, tmp_path)).frontier == (3,)
 
-    run(place, test)
+    await run(place, test)
 
 
 @pytest.mark.parametrize(("major", "words"), [("3", "does not compare"), ("4", "cannot compare")])
-def test_a_metastore_that_does_not_compare_is_refused(java: str, tmp_path: Path, major: str, words: str) -> None:
+async def test_a_metastore_that_does_not_compare_is_refused(java: str, tmp_path: Path, major: str, words: str) -> None:
     archive = need(hive_archive(major), f"the Hive Metastore {major} (LAKESTREAM_HIVE_JARS)")
 
     async def test(tables: PyIcebergTables, _: PyIcebergTables) -> None:
@@ -139,6 +135,6 @@ def test_a_metastore_that_does_not_compare_is_refused(java: str, tmp_path: Path,
     folder.mkdir()
     with metastore(java, archive, folder, on_derby(folder)) as uri:
         place = hive_place(tmp_path, uri)
-        run(place, test)
+        await run(place, test)
         with place.outsider()._client as client:  # type: ignore[attr-defined]
             assert client.get_all_tables("default") == []

@@ -25,68 +25,68 @@ def town(nessie_uri: str, aws_address: str, tmp_path: Path, monkeypatch: pytest.
             yield made
 
 
-def fill(town: Town) -> None:
+async def fill(town: Town) -> None:
     for _ in range(2):
-        town.move(HALF)
+        await town.move(HALF)
 
 
-def test_a_stream_lives_in_nessie(town: Town) -> None:
-    fill(town)
+async def test_a_stream_lives_in_nessie(town: Town) -> None:
+    await fill(town)
     assert town.rows() == list(range(2 * HALF))
     assert duckdb_rows(town) == [(offset, b"v%d" % offset) for offset in range(2 * HALF)]
     town.check_all()
 
     # An engine deletes a row, which rewrites its file: a gap for consumers, and the next commit goes through.
     town.table().delete("_offset = 3")
-    town.move(HALF)
+    await town.move(HALF)
     assert town.rows() == [0, 1, 2, *range(4, 3 * HALF)]
     town.check_all(without=(3,))
 
     # Somebody appends rows that no producer sent.
     town.table().append(foreign_rows(1_000, 1_001))
     town.produce(HALF)
-    town.check_commits_stopped("offset 1001", "which the log has not given to the table")
+    await town.check_commits_stopped("offset 1001", "which the log has not given to the table")
     town.check_all(without=(3,))
     town.restart_broker()
     town.check_all(without=(3,))
 
     # Its owner takes that back.
     town.table().delete("_offset >= 1000")
-    assert town.tick().record_count == HALF
-    assert town.lag()[0].error == ""
+    assert (await town.tick()).record_count == HALF
+    assert (await town.lag())[0].error == ""
     assert town.rows() == [0, 1, 2, *range(4, 4 * HALF)]
     town.check_all(without=(3,))
 
 
-def test_a_branch_that_is_set_back_stops_commits_until_it_is_set_forward(town: Town) -> None:
-    town.move(HALF)
+async def test_a_branch_that_is_set_back_stops_commits_until_it_is_set_forward(town: Town) -> None:
+    await town.move(HALF)
     past = nessie_hash(town)
-    town.move(HALF)
+    await town.move(HALF)
     town.check_all()
     present = nessie_hash(town)
     set_branch(town, past)
     town.produce(HALF)
-    town.check_commits_stopped("was the table replaced or rolled back?")
+    await town.check_commits_stopped("was the table replaced or rolled back?")
     town.check_all()
     town.restart_broker()
     town.check_all()
     set_branch(town, present)
-    assert town.tick().record_count == HALF
+    assert (await town.tick()).record_count == HALF
     assert town.rows() == list(range(3 * HALF))
     town.check_all()
 
 
-def test_a_dropped_table_stops_commits_until_it_is_registered_again(town: Town) -> None:
-    fill(town)
+async def test_a_dropped_table_stops_commits_until_it_is_registered_again(town: Town) -> None:
+    await fill(town)
     location = town.table().metadata_location
     town.outsider.drop_table(TABLE)
     town.produce(HALF)
-    town.check_commits_stopped("has no table default.orders any more", location)
+    await town.check_commits_stopped("has no table default.orders any more", location)
     town.check_all()
     town.restart_broker()
     town.check_all()
     town.outsider.register_table(TABLE, location)
-    assert town.tick().record_count == HALF
+    assert (await town.tick()).record_count == HALF
     assert town.rows() == list(range(3 * HALF))
     town.check_all()
 

@@ -1,6 +1,5 @@
 """An external REST catalog that wants OAuth2: a real token endpoint, a door that lets nobody in without its token."""
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,31 +73,25 @@ def place(uri: str, folder: Path, secret: str) -> Place:
     return Place(properties, f"file://{folder}/bucket", {})
 
 
-def test_tables_behind_oauth2(uri: str, guard: Guard, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        tables = place(uri, tmp_path, "stream").tables(MemoryStore(system()), system())
-        try:
-            view = await tables.create(ORDERS, "orders", 1)
-            view = await tables.commit(view, add=[write_file(tmp_path, 0, 3)], remove=[], frontier=(3,))
-            assert guard.asked
-            guard.expire()
-            view = await tables.commit(view, add=[write_file(tmp_path, 3, 5)], remove=[], frontier=(5,))
-            assert await tables.load(ORDERS) == view
-            assert (view.frontier, len(view.files)) == ((5,), 2)
-        finally:
-            await tables.close()
-
-    asyncio.run(scenario())
+async def test_tables_behind_oauth2(uri: str, guard: Guard, tmp_path: Path) -> None:
+    tables = place(uri, tmp_path, "stream").tables(MemoryStore(system()), system())
+    try:
+        view = await tables.create(ORDERS, "orders", 1)
+        view = await tables.commit(view, add=[write_file(tmp_path, 0, 3)], remove=[], frontier=(3,))
+        assert guard.asked
+        guard.expire()
+        view = await tables.commit(view, add=[write_file(tmp_path, 3, 5)], remove=[], frontier=(5,))
+        assert await tables.load(ORDERS) == view
+        assert (view.frontier, len(view.files)) == ((5,), 2)
+    finally:
+        await tables.close()
 
 
-def test_a_wrong_secret_is_told_without_telling_it(uri: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        tables = place(uri, tmp_path, "guessed").tables(MemoryStore(system()), system())
-        try:
-            with pytest.raises(Unavailable, match="who are you") as told:
-                await tables.create(ORDERS, "orders", 1)
-            assert "guessed" not in str(told.value)
-        finally:
-            await tables.close()
-
-    asyncio.run(scenario())
+async def test_a_wrong_secret_is_told_without_telling_it(uri: str, tmp_path: Path) -> None:
+    tables = place(uri, tmp_path, "guessed").tables(MemoryStore(system()), system())
+    try:
+        with pytest.raises(Unavailable, match="who are you") as told:
+            await tables.create(ORDERS, "orders", 1)
+        assert "guessed" not in str(told.value)
+    finally:
+        await tables.close()

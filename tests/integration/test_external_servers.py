@@ -1,7 +1,6 @@
 """A stream whose table is in a catalog on PostgreSQL, or in a Hive Metastore: produced, moved, read, rewritten, dropped
 and brought back."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -39,15 +38,15 @@ def town(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
             yield made
 
 
-def test_a_stream_lives_there(town: Town) -> None:
+async def test_a_stream_lives_there(town: Town) -> None:
     for _ in range(2):
-        town.move(HALF)
+        await town.move(HALF)
     assert town.rows() == list(range(2 * HALF))
     town.check_all()
 
     # An engine deletes a row, which rewrites its file.
     town.table().delete("_offset = 3")
-    town.move(HALF)
+    await town.move(HALF)
     assert town.rows() == [0, 1, 2, *range(4, 3 * HALF)]
     town.check_all(without=(3,))
 
@@ -55,16 +54,16 @@ def test_a_stream_lives_there(town: Town) -> None:
     location = town.table().metadata_location
     town.outsider.drop_table(TABLE)
     town.produce(HALF)
-    town.check_commits_stopped("has no table default.orders any more", location)
+    await town.check_commits_stopped("has no table default.orders any more", location)
     town.restart_broker()
     town.check_all(without=(3,))
     town.outsider.register_table(TABLE, location)
-    assert town.tick().record_count == HALF
+    assert (await town.tick()).record_count == HALF
     assert town.rows() == [0, 1, 2, *range(4, 4 * HALF)]
     town.check_all(without=(3,))
 
 
-def test_a_topic_goes_on_in_a_table_that_is_there_if_that_is_like_a_streams(town: Town) -> None:
+async def test_a_topic_goes_on_in_a_table_that_is_there_if_that_is_like_a_streams(town: Town) -> None:
     admin = AdminClient({"bootstrap.servers": town.brokers.bootstrap})
 
     def make(table: str, schema: Schema) -> Table:
@@ -86,7 +85,7 @@ def test_a_topic_goes_on_in_a_table_that_is_there_if_that_is_like_a_streams(town
     for topic in ("sales", "visits"):
         producer.produce(topic, b"v")
     assert producer.flush(WAIT_S) == 0
-    assert (town.tick().failures, town.tick().failures) == ((), ())
+    assert ((await town.tick()).failures, (await town.tick()).failures) == ((), ())
     for topic, table in (("sales", "sold"), ("visits", "seen")):
         found = town.outsider.load_table(("default", table))
         assert found.properties["lakestream.topic"] == topic
@@ -95,16 +94,16 @@ def test_a_topic_goes_on_in_a_table_that_is_there_if_that_is_like_a_streams(town
     assert town.outsider.load_table(("default", "facts")).schema().column_names == ["mine"]
 
 
-def test_connections_that_the_server_ends_cost_a_try_and_no_record(
+async def test_connections_that_the_server_ends_cost_a_try_and_no_record(
     postgres_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with sql_place(tmp_path, postgres_uri).emptied() as place:
         with external_town(place, tmp_path, monkeypatch) as town:
-            town.move(HALF)
+            await town.move(HALF)
             town.check_all()
             end_connections(postgres_uri)
             town.check_all()
-            asyncio.run(commit_on_ended_connections(place, postgres_uri, tmp_path))
+            await commit_on_ended_connections(place, postgres_uri, tmp_path)
 
 
 async def commit_on_ended_connections(place: Place, uri: str, folder: Path) -> None:

@@ -3,7 +3,7 @@ Spark, which writes deletion vectors: consumers never see these rows again, and 
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ class Engine:
 
 
 @pytest.fixture
-def engine(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+async def engine(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Engine]:
     place = sql_place(tmp_path)
     session = spark.newSession()
     session.conf.set(f"spark.sql.catalog.{NAME}", "org.apache.iceberg.spark.SparkCatalog")
@@ -57,12 +57,12 @@ def engine(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     with external_town(place, tmp_path, monkeypatch) as town:
         for _ in range(2):
             town.produce(HALF)
-            assert town.tick().record_count == HALF
+            assert (await town.tick()).record_count == HALF
         town.check_all()
         yield Engine(session, town)
 
 
-def test_rows_that_are_deleted_in_format_3_leave_the_stream(engine: Engine) -> None:
+async def test_rows_that_are_deleted_in_format_3_leave_the_stream(engine: Engine) -> None:
     town = engine.town
     before = town.records()
     town.produce(HALF)
@@ -81,11 +81,11 @@ def test_rows_that_are_deleted_in_format_3_leave_the_stream(engine: Engine) -> N
     after = town.records()
     assert {offset: after[offset] for offset in before if offset not in gone}.items() <= before.items()
     assert not after.keys() & {*gone}
-    town.check_commits_stopped("upgraded to format version 3, and the engine writes 2 only")
+    await town.check_commits_stopped("upgraded to format version 3, and the engine writes 2 only")
 
 
 @pytest.mark.slow
-def test_what_was_deleted_in_format_3_stays_so_whatever_happens_then(
+async def test_what_was_deleted_in_format_3_stays_so_whatever_happens_then(
     engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
     town = engine.town
@@ -134,7 +134,7 @@ def test_what_was_deleted_in_format_3_stays_so_whatever_happens_then(
     town.check_all(without=gone)
 
     # There is no way back to format 2 but the table as it was before: rows are deleted from that under another name.
-    town.check_commits_stopped("upgraded to format version 3")
+    await town.check_commits_stopped("upgraded to format version 3")
     town.outsider.register_table(BACK, past)
     engine.run(f"DELETE FROM {NAME}.{'.'.join(BACK)} WHERE _offset IN (1, 8)")
     location = town.outsider.load_table(BACK).metadata_location
@@ -143,6 +143,6 @@ def test_what_was_deleted_in_format_3_stays_so_whatever_happens_then(
     town.outsider.register_table(TABLE, location)
     time.sleep(SEEN_S)
     town.check_all(without=gone)
-    assert town.tick().record_count == HALF
+    assert (await town.tick()).record_count == HALF
     town.check_all(without=gone)
     assert town.rows() == [offset for offset in range(3 * HALF) if offset not in gone]

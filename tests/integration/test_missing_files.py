@@ -1,6 +1,5 @@
 """A table whose files are gone under a real broker: its consumers get an error, and the log an alarm, never silence."""
 
-import asyncio
 import shutil
 from collections.abc import Callable
 from datetime import timedelta
@@ -98,7 +97,7 @@ def rows(table: Path) -> None:
 
 @pytest.mark.parametrize("restarted", [True, False])
 @pytest.mark.parametrize("lose", [everything, metadata, manifest_lists, manifests, rows])
-def test_a_consumer_of_lost_files_gets_an_error(
+async def test_a_consumer_of_lost_files_gets_an_error(
     cluster: Callable[..., Cluster], lose: Callable[[Path], None], restarted: bool
 ) -> None:
     made = cluster()
@@ -108,13 +107,13 @@ def test_a_consumer_of_lost_files_gets_an_error(
     for number in range(RECORDS):
         producer.produce("orders", f"{number}".encode())
     assert producer.flush(30) == 0
-    asyncio.run(tick(made.data))
+    await tick(made.data)
     [table] = (made.data / "bucket" / "tables").iterdir()
     lose(table)
     if restarted:
         assert made.brokers[0].stop() == 0
         made.start_broker(0)
     for offset in (0, RECORDS - 1):
-        code, records = asyncio.run(fetch(made.ports[0], offset))
+        code, records = await fetch(made.ports[0], offset)
         assert (code, records or b"") == (ErrorCode.kafka_storage_error, b"")
     assert "cannot serve" in made.brokers[0].output

@@ -1,9 +1,8 @@
 """What an outside commit did to a table, as consumers of the stream see it: real brokers, real clients, no Spark."""
 
-import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -76,22 +75,22 @@ class Town:
     def hears_nothing(self, first: int, seconds: float) -> None:
         assert next(self._messages(first, seconds), None) is None
 
-    def tick(self) -> Tick:
+    async def tick(self) -> Tick:
         """What the pipeline does in one tick, without Spark."""
         ticks: list[Tick] = []
 
         async def work(_tables: PyIcebergTables, lake: Lake, topics: Topics) -> None:
             ticks.append(await Worker(lake, topics, name="test", respect_leases=False).tick())
 
-        self._with_tables(work)
+        await self._with_tables(work)
         return ticks[0]
 
-    def outside(self, work: Callable[[Outsider], Awaitable[None]], *, ruled: bool = True) -> None:
+    async def outside(self, work: Callable[[Outsider], Awaitable[None]], *, ruled: bool = True) -> None:
         async def run(tables: PyIcebergTables, _lake: Lake, topics: Topics) -> None:
             topic_id = (await topics.by_names([TOPIC]))[TOPIC].topic_id
             await work(Outsider(tables, topic_id, await tables.load(topic_id), ruled))
 
-        self._with_tables(run)
+        await self._with_tables(run)
 
     def _messages(self, first: int, seconds: float = WAIT_S) -> Iterator[Message]:
         consumer = Consumer({"bootstrap.servers": self.brokers.bootstrap, "group.id": "g", "enable.auto.commit": False})
@@ -106,31 +105,28 @@ class Town:
         finally:
             consumer.close()
 
-    def _with_tables(self, work: Callable[[PyIcebergTables, Lake, Topics], Awaitable[None]]) -> None:
-        async def run() -> None:
-            runtime = system()
-            store = await open_sqlite(str(self.data / "metadata.db"))
-            bucket = objects.open(f"file://{self.data}/bucket")
-            tables = PyIcebergTables(store, bucket.url, runtime)
-            lake = Lake(store, tables, bucket, LocalTiles(bucket, runtime), runtime, PipelineSettings())
-            try:
-                await work(tables, lake, Topics(store, runtime))
-            finally:
-                await tables.close()
-                await store.close()
-
-        asyncio.run(run())
+    async def _with_tables(self, work: Callable[[PyIcebergTables, Lake, Topics], Awaitable[None]]) -> None:
+        runtime = system()
+        store = await open_sqlite(str(self.data / "metadata.db"))
+        bucket = objects.open(f"file://{self.data}/bucket")
+        tables = PyIcebergTables(store, bucket.url, runtime)
+        lake = Lake(store, tables, bucket, LocalTiles(bucket, runtime), runtime, PipelineSettings())
+        try:
+            await work(tables, lake, Topics(store, runtime))
+        finally:
+            await tables.close()
+            await store.close()
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Iterator[Town]:
+async def town(tmp_path: Path) -> AsyncIterator[Town]:
     with embedded(tmp_path / "data", 1, **{"stream.view_check_ms": 50}) as brokers:
         admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
         admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(WAIT_S)
         made = Town(brokers, tmp_path / "data")
         for half in (range(BEFORE // 2), range(BEFORE // 2, BEFORE)):
             made.produce(*(b"v%d" % number for number in half))
-            assert made.tick().record_count == BEFORE // 2
+            assert (await made.tick()).record_count == BEFORE // 2
         yield made
 
 
@@ -138,7 +134,7 @@ def values(*offsets: int) -> dict[int, bytes]:
     return {offset: b"v%d" % offset for offset in offsets}
 
 
-def test_a_rollback_leaves_a_gap_and_offsets_go_on(town: Town) -> None:
+async def test_a_rollback_leaves_a_gap_and_offsets_go_on(town: Town) -> None:
     async def roll_back(engine: Outsider) -> None:
         current = await engine.tables.commits.load(engine.topic_id)
         assert current is not None
@@ -147,17 +143,17 @@ def test_a_rollback_leaves_a_gap_and_offsets_go_on(town: Town) -> None:
         assert (await engine.load()).frontier == (BEFORE,)
 
     town.produce(b"v12")
-    town.outside(roll_back)
+    await town.outside(roll_back)
     kept = range(BEFORE // 2)
     assert town.read(0, BEFORE) == values(*kept, 12)
     assert town.read(BEFORE // 2, BEFORE) == values(12)
-    done = town.tick()
+    done = await town.tick()
     assert (done.record_count, done.failures) == (1, ())
     town.produce(b"v13")
     assert town.read(0, 13) == values(*kept, 12, 13)
 
 
-def test_equality_deletes_stop_history_and_commits_but_not_the_tail(
+async def test_equality_deletes_stop_history_and_commits_but_not_the_tail(
     town: Town, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Only a catalog without rules takes them. Once they are taken back, nothing was lost."""
@@ -168,9 +164,9 @@ def test_equality_deletes_stop_history_and_commits_but_not_the_tail(
         deletes = iceberg_file("file:///x", content=DataFileContent.EQUALITY_DELETES, equality_ids=[12])
         await engine.commit_entries(deletes)
 
-    town.outside(delete_by_value, ruled=False)
+    await town.outside(delete_by_value, ruled=False)
     town.produce(b"v12", b"v13")
-    [failure] = town.tick().failures
+    [failure] = (await town.tick()).failures
     assert failure.topic == TOPIC
     assert "default.orders" in str(failure.error)
     assert "equality deletes" in str(failure.error)
@@ -182,24 +178,24 @@ def test_equality_deletes_stop_history_and_commits_but_not_the_tail(
     async def take_back(engine: Outsider) -> None:
         await engine.update(on("main", before[0]))
 
-    town.outside(take_back)
+    await town.outside(take_back)
     assert town.read(0, 13) == values(*range(14))
-    assert town.tick().record_count == 2
+    assert (await town.tick()).record_count == 2
 
 
-def test_rows_that_a_catalog_without_rules_let_in_stop_the_topics_commits(town: Town) -> None:
+async def test_rows_that_a_catalog_without_rules_let_in_stop_the_topics_commits(town: Town) -> None:
     async def append(engine: Outsider) -> None:
         await engine.commit(add=[engine.file(BEFORE, BEFORE + 2)])
 
-    town.outside(append, ruled=False)
+    await town.outside(append, ruled=False)
     town.produce(b"v12", b"v13")
     for _ in range(2):
-        [failure] = town.tick().failures
+        [failure] = (await town.tick()).failures
         assert f"has offset {BEFORE + 1}, which the log has not given" in str(failure.error)
     assert town.read(0, 13) == values(*range(14))
 
 
-def test_a_changed_value_is_an_error_never_another_record(town: Town, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_changed_value_is_an_error_never_another_record(town: Town, caplog: pytest.LogCaptureFixture) -> None:
     """Where nobody looks into the files of a commit, as in an external catalog."""
 
     async def update(engine: Outsider) -> None:
@@ -217,7 +213,7 @@ def test_a_changed_value_is_an_error_never_another_record(town: Town, caplog: py
         )
         await engine.commit(add=[written], remove=[old])
 
-    town.outside(update)
+    await town.outside(update)
     with caplog.at_level(logging.ERROR):
         assert town.read_error(3) == KafkaError.INVALID_MSG
     assert "offset 3" in caplog.text

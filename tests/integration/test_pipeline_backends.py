@@ -24,36 +24,29 @@ async def fill(world: World) -> StreamPartition:
 
 
 @pytest.mark.parametrize("at", [0, 9, 17, 22, 25, 28, 31, 34, 37, 40])
-def test_a_crash_and_a_new_start(tmp_path: Path, at: int) -> None:
+async def test_a_crash_and_a_new_start(tmp_path: Path, at: int) -> None:
     """At a few of the steps; every one of them is tried on the simulated backends."""
-
-    async def scenario() -> None:
-        async with directory_world(tmp_path) as world:
-            partition = await fill(world)
-            before = await world.frontiers()
-            fuse = Fuse(at)
-            worker, _ = world.pipeline(fuse)
-            try:
-                await worker.tick()
-                assert at == 0
-            except Crash:
-                assert fuse.blown
-            await Producer(world, "two").append({partition: [b"late"]})
-            await world.drain()
-            await world.check_whole()
-            never_back(before, await world.frontiers())
-
-    asyncio.run(scenario())
+    async with directory_world(tmp_path) as world:
+        partition = await fill(world)
+        before = await world.frontiers()
+        fuse = Fuse(at)
+        worker, _ = world.pipeline(fuse)
+        try:
+            await worker.tick()
+            assert at == 0
+        except Crash:
+            assert fuse.blown
+        await Producer(world, "two").append({partition: [b"late"]})
+        await world.drain()
+        await world.check_whole()
+        never_back(before, await world.frontiers())
 
 
-def test_two_workers_race_for_the_same_records(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with directory_world(tmp_path) as world:
-            await fill(world)
-            workers = [world.pipeline()[0] for _ in range(3)]
-            ticks = await asyncio.gather(*(worker.tick() for worker in workers))
-            assert sum(tick.record_count for tick in ticks) == len(world.acked)
-            await world.drain()
-            await world.check_whole()
-
-    asyncio.run(scenario())
+async def test_two_workers_race_for_the_same_records(tmp_path: Path) -> None:
+    async with directory_world(tmp_path) as world:
+        await fill(world)
+        workers = [world.pipeline()[0] for _ in range(3)]
+        ticks = await asyncio.gather(*(worker.tick() for worker in workers))
+        assert sum(tick.record_count for tick in ticks) == len(world.acked)
+        await world.drain()
+        await world.check_whole()

@@ -1,6 +1,5 @@
 """A damaged WAL object under a real Spark: its topic is quarantined and told of, the others go on."""
 
-import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.spark
 POISONED = "t2"
 
 
-def fill(data: Path) -> str:
+async def fill(data: Path) -> str:
     """Five topics with an object each, one of them damaged where its records are: its key."""
 
     async def work() -> str:
@@ -31,7 +30,7 @@ def fill(data: Path) -> str:
             [key] = [key for key in await world.wal_keys() if "p2" in key]
             return key
 
-    key = asyncio.run(work())
+    key = await work()
     [path] = (data / "bucket").rglob(key.rsplit("/", 1)[-1])
     damaged = bytearray(path.read_bytes())
     damaged[100] ^= 1
@@ -39,11 +38,11 @@ def fill(data: Path) -> str:
     return key
 
 
-def test_a_poisoned_object_is_reported_and_the_other_topics_move(
+async def test_a_poisoned_object_is_reported_and_the_other_topics_move(
     cluster: Callable[..., Cluster], cli: Any, java: str
 ) -> None:
     made = cluster(http=True)
-    key = fill(made.data)
+    key = await fill(made.data)
     pipeline = cli("pipeline", "--once", "--data", str(made.data), "--master", "local[2]", timeout_s=120)
     assert pipeline.returncode == 1
     assert f"not everything could be moved: {POISONED}" in pipeline.stderr

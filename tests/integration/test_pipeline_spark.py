@@ -33,15 +33,12 @@ class Data:
         self.told = World()
         self._rounds = 0
 
-    def use(self, work: Callable[[World], Awaitable[None]]) -> None:
-        async def run() -> None:
-            async with directory_world(self.folder, self.told) as world:
-                await work(world)
-
+    async def use(self, work: Callable[[World], Awaitable[None]]) -> None:
         self.folder.mkdir(exist_ok=True)
-        asyncio.run(run())
+        async with directory_world(self.folder, self.told) as world:
+            await work(world)
 
-    def fill(self, objects_count: int, records: int = 200) -> None:
+    async def fill(self, objects_count: int, records: int = 200) -> None:
         async def work(world: World) -> None:
             self._rounds += 1
             topics = list(self.told.topics.values()) or [await world.create("orders", PARTITIONS)]
@@ -56,10 +53,10 @@ class Data:
                     }
                 )
 
-        self.use(work)
+        await self.use(work)
 
-    def check_whole(self) -> None:
-        self.use(lambda world: world.check_whole())
+    async def check_whole(self) -> None:
+        await self.use(lambda world: world.check_whole())
 
     def has(self, pattern: str, count: int = 1) -> bool:
         return len(list((self.folder / "bucket").glob(pattern))) >= count
@@ -103,10 +100,10 @@ def run_once(data: Data, *options: str) -> dict[str, object]:
     return summary
 
 
-def test_killed_while_files_are_written_and_after_the_commit(tmp_path: Path) -> None:
+async def test_killed_while_files_are_written_and_after_the_commit(tmp_path: Path) -> None:
     """Killed when the first Parquet file appears, then when a table commit appears, then run to the end."""
     data = Data(tmp_path / "data")
-    data.fill(6)
+    await data.fill(6)
     for pattern, count in (("tables/*/_data/*.parquet", 1), ("tables/*/_iceberg/*.metadata.json", 2)):
         with pipeline(data, "--interval", "0.05") as process:
             wait_until(lambda pattern=pattern, count=count: data.has(pattern, count), process)
@@ -115,32 +112,34 @@ def test_killed_while_files_are_written_and_after_the_commit(tmp_path: Path) -> 
             process.wait(30)
             _, alive = psutil.wait_procs(family, timeout=STOPS_WITHIN_S)
             assert alive == [], "Spark outlives its driver"
-        data.fill(2)
+        await data.fill(2)
     summary = run_once(data)
     assert summary["failed"] == []
-    data.check_whole()
+    await data.check_whole()
     assert run_once(data)["records"] == 0
-    data.check_whole()
+    await data.check_whole()
 
 
-def test_two_at_once_and_one_asleep(tmp_path: Path) -> None:
+async def test_two_at_once_and_one_asleep(tmp_path: Path) -> None:
     """One is stopped in the middle of its work (SIGSTOP), another does it all, then the sleeper wakes up."""
     data = Data(tmp_path / "data")
-    data.fill(4)
+    await data.fill(4)
     with pipeline(data, "--interval", "0.05") as sleeper:
         wait_until(lambda: data.has("tables/*/_data/*.parquet"), sleeper)
         sleeper.suspend()
         run_once(data)
-        data.check_whole()
-        data.fill(2)
+        await data.check_whole()
+        await data.fill(2)
         sleeper.resume()
-        wait_until(lambda: _is_drained(data), sleeper)
-        data.check_whole()
+        async with asyncio.timeout(STARTS_WITHIN_S):
+            while not await _is_drained(data):
+                assert sleeper.poll() is None, sleeper.stderr.read().decode()
+        await data.check_whole()
         started = time.monotonic()
         sleeper.terminate()
         assert sleeper.wait(STOPS_WITHIN_S) == 0
         assert time.monotonic() - started < STOPS_WITHIN_S
-    data.check_whole()
+    await data.check_whole()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -157,23 +156,23 @@ def test_stopped_while_spark_starts(tmp_path: Path, number: signal.Signals) -> N
         assert alive == []
 
 
-def _is_drained(data: Data) -> bool:
+async def _is_drained(data: Data) -> bool:
     seen: list[bool] = []
 
     async def look(world: World) -> None:
         seen.append(await world.rows() == sorted(world.acked))
 
-    data.use(look)
+    await data.use(look)
     return seen[0]
 
 
-def test_on_a_cluster(tmp_path: Path) -> None:
+async def test_on_a_cluster(tmp_path: Path) -> None:
     """Tiles run in executors of another process family, which learn from the driver which Python has the code."""
     data = Data(tmp_path / "data")
-    data.fill(3)
+    await data.fill(3)
     with spark_cluster(tmp_path) as master:
         summary = run_once(data, "--master", master)
         assert (summary["failed"], summary["records"]) == ([], 3 * 200 * PARTITIONS)
         applications = list((tmp_path / "work").glob("app-*"))
         assert len(applications) == 1, "the work was not done on the cluster"
-    data.check_whole()
+    await data.check_whole()

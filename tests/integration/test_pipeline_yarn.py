@@ -1,6 +1,5 @@
 """The pipeline on a real Hadoop YARN: its driver is our process, its tiles run in the containers of a node."""
 
-import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -71,12 +70,12 @@ def ended_application(cluster: Yarn) -> dict[str, Any]:
         time.sleep(0.1)
 
 
-def test_on_yarn(java: str, tmp_path: Path, cli: Callable[..., CompletedProcess[str]]) -> None:
+async def test_on_yarn(java: str, tmp_path: Path, cli: Callable[..., CompletedProcess[str]]) -> None:
     """YARN is found as any client finds it, by HADOOP_CONF_DIR, and its application ends well with the pipeline."""
     jars = need(yarn_jars(), "Hadoop YARN (LAKESTREAM_YARN_JARS)")
     data, told = tmp_path / "data", World()
     data.mkdir()
-    asyncio.run(fill(data, told))
+    await fill(data, told)
     with yarn(java, jars, tmp_path) as cluster:
         where = ("--master", "yarn", "--data", str(data), "--config", str(settings_file(tmp_path)))
         environment = {"HADOOP_CONF_DIR": str(cluster.conf)}
@@ -88,4 +87,4 @@ def test_on_yarn(java: str, tmp_path: Path, cli: Callable[..., CompletedProcess[
         assert (application["name"], application["finalStatus"]) == ("lakestream-pipeline", "SUCCEEDED"), application
     logs = [log.read_text() for log in cluster.container_logs(application["id"])]
     assert any("Finished task" in log for log in logs), "the work was not done in containers"
-    asyncio.run(check(data, told))
+    await check(data, told)

@@ -193,11 +193,11 @@ def test_java_meets_a_topic_that_was_created_again(
     assert found, "the producer started anew"
 
 
-def test_librdkafka_goes_on_after_its_state_expired(brokers: Embedded, topic: str) -> None:
+async def test_librdkafka_goes_on_after_its_state_expired(brokers: Embedded, topic: str) -> None:
     sender = Sender(brokers, topic)
     sender.send(*(b"v.%d" % number for number in range(50)))
     sender.flush()
-    assert forget_producers(brokers) >= 1
+    assert await forget_producers(brokers) >= 1
     sender.send(*(b"v.%d" % number for number in range(50, 100)))
     sender.flush()
     assert not sender.failed, sender.failed
@@ -207,12 +207,12 @@ def test_librdkafka_goes_on_after_its_state_expired(brokers: Embedded, topic: st
 
 
 @pytest.mark.java
-def test_java_goes_on_after_its_state_expired(
+async def test_java_goes_on_after_its_state_expired(
     brokers: Embedded, topic: str, verifiable: Callable[..., VerifiableProducer]
 ) -> None:
     producer = verifiable(brokers, topic, 600)
     producer.wait_for(100)
-    assert forget_producers(brokers) >= 1
+    assert await forget_producers(brokers) >= 1
     producer.finish()
     assert not producer.named("producer_send_error"), producer.named("producer_send_error")[:3]
     acked, offsets = ends(producer)

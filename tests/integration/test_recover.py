@@ -1,7 +1,6 @@
 """A metadata store that is lost, as its owner meets it: the next start refuses and names the command; after it
 everything is there."""
 
-import asyncio
 import json
 import os
 import signal
@@ -44,15 +43,12 @@ def recovered(data: Path, *more: str) -> dict[str, Any]:
     return told
 
 
-def save(settings: Settings) -> None:
-    async def work() -> None:
-        async with open_backends(settings) as backends:
-            await Saver(backends.store, backends.objects, backends.runtime).save()
-
-    asyncio.run(work())
+async def save(settings: Settings) -> None:
+    async with open_backends(settings) as backends:
+        await Saver(backends.store, backends.objects, backends.runtime).save()
 
 
-def test_up_is_killed_its_store_is_deleted_and_everything_is_there_again(start: Start, tmp_path: Path) -> None:
+async def test_up_is_killed_its_store_is_deleted_and_everything_is_there_again(start: Start, tmp_path: Path) -> None:
     data, first = tmp_path / "data", free_ports(3)
     variables = {
         "DATA": str(data),
@@ -75,7 +71,7 @@ def test_up_is_killed_its_store_is_deleted_and_everything_is_there_again(start: 
     for number in range(300):
         producer.produce("orders", f"a{number}", partition=number % 3, on_delivery=keep)
     assert producer.flush(30) == 0
-    assert house.move() == 300
+    assert await house.move() == 300
     assert len(house.consume_as("readers", "orders", 3)) == 300
     for number in range(300):
         producer.produce("orders", f"b{number}", partition=number % 3, on_delivery=keep)
@@ -101,17 +97,17 @@ def test_up_is_killed_its_store_is_deleted_and_everything_is_there_again(start: 
     for number in range(30):
         producer.produce("orders", f"c{number}", partition=number % 3, on_delivery=keep)
     assert producer.flush(30) == 0
-    assert house.move() == 330
+    assert await house.move() == 330
     assert len(house.consume("orders", 3)) == 630
 
 
-def test_what_is_in_tables_and_wal_is_found_without_saved_rows(tmp_path: Path) -> None:
+async def test_what_is_in_tables_and_wal_is_found_without_saved_rows(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with open_house(data) as house:
         house.create("orders", 2)
         house.create("Never.Moved", 1)
         house.produce("orders", ["a", "b"], partition=0)
-        house.move()
+        await house.move()
         house.produce("orders", ["c"], partition=0)
         house.produce("orders", ["d"], partition=1)
         house.create("later", 2)
@@ -127,10 +123,10 @@ def test_what_is_in_tables_and_wal_is_found_without_saved_rows(tmp_path: Path) -
         assert topics == {"orders", "Never.Moved", unnamed}
         assert house.consume("orders", 2) == [(0, 0, "a"), (0, 1, "b"), (0, 2, "c"), (1, 0, "d")]
         assert house.consume(unnamed, 2) == [(1, 0, "e")]
-        assert house.move() == 3
+        assert await house.move() == 3
 
 
-def test_it_refuses_a_store_that_is_not_empty_and_begins_anew_what_was_cut_off(tmp_path: Path) -> None:
+async def test_it_refuses_a_store_that_is_not_empty_and_begins_anew_what_was_cut_off(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with open_house(data) as house:
         house.create("orders")
@@ -147,7 +143,7 @@ def test_it_refuses_a_store_that_is_not_empty_and_begins_anew_what_was_cut_off(t
             process.kill()
             process.wait()
         try:
-            save(at(data))
+            await save(at(data))
             break
         except RequestError as error:
             # It was cut off, and nothing starts on what it left.
@@ -159,18 +155,18 @@ def test_it_refuses_a_store_that_is_not_empty_and_begins_anew_what_was_cut_off(t
         assert house.consume("orders") == [(0, 0, "a")]
 
 
-def test_a_store_lost_after_a_move_is_recovered_and_then_relocated(tmp_path: Path) -> None:
+async def test_a_store_lost_after_a_move_is_recovered_and_then_relocated(tmp_path: Path) -> None:
     data, moved = tmp_path / "data", tmp_path / "moved"
     with open_house(data) as house:
         house.create("orders")
         house.produce("orders", ["a"])
-        house.move()
+        await house.move()
         house.produce("orders", ["b"])
     data.rename(moved)
     lose_store(moved)
     recovered(moved)
     with pytest.raises(RequestError, match="relocate"):
-        save(at(moved))
+        await save(at(moved))
     done = CliRunner().invoke(app, ["bucket", "relocate", "--data", str(moved)])
     assert done.exit_code == 0, done.output
     with open_house(moved) as house:

@@ -242,5 +242,5 @@ async def read(streams: StreamEngine, topic: Topic, index: int) -> dict[int, byt
 
 
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
-def test_what_was_acked_is_there_once_after_the_loss_of_the_store(tmp_path: Path, seed: int) -> None:
-    asyncio.run(play(tmp_path, seed))
+async def test_what_was_acked_is_there_once_after_the_loss_of_the_store(tmp_path: Path, seed: int) -> None:
+    await play(tmp_path, seed)

@@ -1,7 +1,6 @@
 """A copy of a data directory: refused as it is, and after `lakestream bucket relocate` a bucket of its own address that
 never reaches into the original."""
 
-import asyncio
 import json
 import shutil
 from collections.abc import Iterator, Sequence
@@ -13,6 +12,7 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import pytest_asyncio
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
@@ -106,8 +106,8 @@ def table_rows(house: House, table: str = "default.orders") -> list[tuple[int, i
     return sorted((row["_stream_partition"], row["_offset"]) for row in scan.to_arrow().to_pylist())
 
 
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Records in the table, with a Delta mirror's worth of history, and in the tail; rows deleted by position; a view;
     an engine's own table; a namespace that says where it is."""
     data = tmp_path_factory.mktemp("original") / "data"
@@ -116,8 +116,8 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in range(3):
             house.produce("orders", [f"{number}-{index}" for index in range(4)], partition=0)
             house.produce("orders", [f"{number}+{index}" for index in range(2)], partition=1)
-            house.move()
-        asyncio.run(delete_row(house.settings))
+            await house.move()
+        await delete_row(house.settings)
         catalog = RestCatalog("x", uri=house.catalog)
         catalog.create_namespace("lab", {"location": f"file://{data}/bucket/warehouse/lab"})
         own = catalog.create_table("lab.own", catalog.load_table("default.orders").schema())
@@ -143,7 +143,7 @@ EXPECTED = [
 
 
 @pytest.mark.parametrize("new_cluster", [False, True], ids=["moved", "cluster of its own"])
-def test_a_copy_lives_on_at_its_own_address_and_never_touches_the_original(
+async def test_a_copy_lives_on_at_its_own_address_and_never_touches_the_original(
     original: Path, copy: Path, new_cluster: bool
 ) -> None:
     before = tree(original)
@@ -161,7 +161,7 @@ def test_a_copy_lives_on_at_its_own_address_and_never_touches_the_original(
     with open_house(copy) as house:
         assert house.consume("orders", 2) == EXPECTED
         house.produce("orders", ["after"], partition=1)
-        assert house.move() == 2
+        assert await house.move() == 2
         assert house.consume_as("readers", "orders", 2) == [(0, 12, "in the tail"), (1, 6, "after")]
         assert len(table_rows(house)) == len(EXPECTED) + 1
         assert len(table_rows(house, "lab.own")) == len(EXPECTED) - 1
@@ -181,16 +181,13 @@ def names_of(original: Path, copy: Path) -> list[Path]:
     return [path for path in copy.rglob("*.json") if str(original).encode() in path.read_bytes()]
 
 
-def test_a_cluster_of_its_own_collects_what_it_took_over(copy: Path) -> None:
-    async def test() -> None:
-        async with open_unchecked(at(copy)) as backends:
-            old = await known_cluster(backends.store)
-        done = await relocate_bucket(at(copy), new_cluster=True, old="", tell=lambda _: None)
-        assert done.cluster_id != old
-        async with open_backends(at(copy)) as backends:
-            assert set(await read_identities(backends.objects)) == {done.cluster_id}
-
-    asyncio.run(test())
+async def test_a_cluster_of_its_own_collects_what_it_took_over(copy: Path) -> None:
+    async with open_unchecked(at(copy)) as backends:
+        old = await known_cluster(backends.store)
+    done = await relocate_bucket(at(copy), new_cluster=True, old="", tell=lambda _: None)
+    assert done.cluster_id != old
+    async with open_backends(at(copy)) as backends:
+        assert set(await read_identities(backends.objects)) == {done.cluster_id}
 
 
 class Dying:
@@ -244,7 +241,7 @@ def deaths() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("new_cluster", [False, True], ids=["moved", "cluster of its own"])
-def test_it_may_die_anywhere_and_be_run_again(original: Path, tmp_path: Path, new_cluster: bool) -> None:
+async def test_it_may_die_anywhere_and_be_run_again(original: Path, tmp_path: Path, new_cluster: bool) -> None:
     before = tree(original)
     whole = 0
     for changes in deaths():
@@ -276,8 +273,8 @@ def test_it_may_die_anywhere_and_be_run_again(original: Path, tmp_path: Path, ne
                     reach = await catalog.reach(table_id)
                     assert all(path.startswith(here) for path in reach.files), reach.files
 
-        died = asyncio.run(die())
-        asyncio.run(check())
+        died = await die()
+        await check()
         shutil.rmtree(copy)
         whole += not died
         if whole:
@@ -286,7 +283,7 @@ def test_it_may_die_anywhere_and_be_run_again(original: Path, tmp_path: Path, ne
     assert tree(original) == before
 
 
-def test_a_copy_that_is_not_whole_is_refused_before_anything_changes(copy: Path) -> None:
+async def test_a_copy_that_is_not_whole_is_refused_before_anything_changes(copy: Path) -> None:
     for victims in ([*(copy / "bucket/wal").rglob("*.wal")], [*(copy / "bucket/tables").rglob("*.avro")]):
         assert victims
         kept = {victim: victim.read_bytes() for victim in victims}
@@ -294,32 +291,28 @@ def test_a_copy_that_is_not_whole_is_refused_before_anything_changes(copy: Path)
             victim.unlink()
         before = tree(copy)
         with pytest.raises((RequestError, StorageError), match=r"Copy it again"):
-            asyncio.run(relocate_bucket(at(copy), new_cluster=False, old="", tell=lambda _: None))
+            await relocate_bucket(at(copy), new_cluster=False, old="", tell=lambda _: None)
         assert before.items() <= tree(copy).items()
         for victim, data in kept.items():
             victim.write_bytes(data)
-    asyncio.run(relocate_bucket(at(copy), new_cluster=False, old="", tell=lambda _: None))
+    await relocate_bucket(at(copy), new_cluster=False, old="", tell=lambda _: None)
 
 
-def test_the_same_directory_under_another_name_is_not_moved(original: Path, tmp_path: Path) -> None:
+async def test_the_same_directory_under_another_name_is_not_moved(original: Path, tmp_path: Path) -> None:
     before = tree(original)
     (tmp_path / "copy").mkdir()
     shutil.copy(original / "metadata.db", tmp_path / "copy/metadata.db")
     (tmp_path / "copy/bucket").symlink_to(original / "bucket")
     with pytest.raises(RequestError, match="is the same directory as"):
-        asyncio.run(relocate_bucket(at(tmp_path / "copy"), new_cluster=True, old="", tell=lambda _: None))
+        await relocate_bucket(at(tmp_path / "copy"), new_cluster=True, old="", tell=lambda _: None)
     assert tree(original) == before
 
 
-def test_a_copy_of_the_version_before_is_moved_from_where_its_owner_says(original: Path, copy: Path) -> None:
+async def test_a_copy_of_the_version_before_is_moved_from_where_its_owner_says(original: Path, copy: Path) -> None:
     shutil.rmtree(copy / "bucket/lakestream")
-
-    async def test() -> None:
-        with pytest.raises(RequestError, match="--from"):
-            async with open_backends(at(copy)):
-                pass
-        await relocate_bucket(at(copy), new_cluster=True, old=f"file://{original}/bucket", tell=lambda _: None)
-
-    asyncio.run(test())
+    with pytest.raises(RequestError, match="--from"):
+        async with open_backends(at(copy)):
+            pass
+    await relocate_bucket(at(copy), new_cluster=True, old=f"file://{original}/bucket", tell=lambda _: None)
     with open_house(copy) as house:
         assert house.consume("orders", 2) == EXPECTED

@@ -1,6 +1,5 @@
 """A bucket in S3 that is copied under another address."""
 
-import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -34,7 +33,7 @@ async def lakehouse(settings: Settings) -> AsyncIterator[Lakehouse]:
             yield Lakehouse(cluster, catalog, streams)
 
 
-def test_a_copy_in_s3_lives_at_its_own_address(
+async def test_a_copy_in_s3_lives_at_its_own_address(
     aws_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in environment(aws_address).items():
@@ -44,38 +43,35 @@ def test_a_copy_in_s3_lives_at_its_own_address(
         store = objects.open(url)
         return {info.key: await store.get(info.key) async for info in store.list("")}
 
-    async def test() -> None:
-        one, two = "s3://lake/one", "s3://lake/two"
-        async with lakehouse(at(f"{one}/", tmp_path / "one.db")) as house:
-            topic = await house.streams.create_topic("orders", 1, {})
-            await house.produce(topic, 0, b"a", b"b")
-            assert (await house.tick()).record_count == 2
-            await house.produce(topic, 0, b"c")
-        async with open_backends(at(one, tmp_path / "one.db")):
-            pass
-        before = await content(one)
-        copy = objects.open(two)
-        for key, data in before.items():
-            await copy.put(key, [data])
-        shutil.copy(tmp_path / "one.db", tmp_path / "two.db")
-        for store in ("one.db", "two.db"):
-            with pytest.raises(RequestError, match="relocate"):
-                async with open_backends(at(two, tmp_path / store)):
-                    pass
-        with pytest.raises(RequestError, match=r"is it the right one|relocate"):
-            async with open_backends(at("s3://lake/three", tmp_path / "two.db")):
+    one, two = "s3://lake/one", "s3://lake/two"
+    async with lakehouse(at(f"{one}/", tmp_path / "one.db")) as house:
+        topic = await house.streams.create_topic("orders", 1, {})
+        await house.produce(topic, 0, b"a", b"b")
+        assert (await house.tick()).record_count == 2
+        await house.produce(topic, 0, b"c")
+    async with open_backends(at(one, tmp_path / "one.db")):
+        pass
+    before = await content(one)
+    copy = objects.open(two)
+    for key, data in before.items():
+        await copy.put(key, [data])
+    shutil.copy(tmp_path / "one.db", tmp_path / "two.db")
+    for store in ("one.db", "two.db"):
+        with pytest.raises(RequestError, match="relocate"):
+            async with open_backends(at(two, tmp_path / store)):
                 pass
-        await relocate_bucket(at(two, tmp_path / "two.db"), new_cluster=True, old="", tell=lambda _: None)
-        async with lakehouse(at(two, tmp_path / "two.db")) as house:
-            await house.produce(topic, 0, b"d")
-            assert (await house.tick()).record_count == 2
-            assert await house.consume(topic, 0) == [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")]
-            await house.collect()
-        assert await content(one) == before
-        await recover_store(at(two, tmp_path / "three.db"), cluster="", tell=lambda _: None)
-        async with lakehouse(at(two, tmp_path / "three.db")) as house:
-            [found] = await Topics(house.cluster.store, house.cluster.runtime).list()
-            assert found.name == "orders"
-            assert await house.consume(topic, 0) == [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")]
-
-    asyncio.run(test())
+    with pytest.raises(RequestError, match=r"is it the right one|relocate"):
+        async with open_backends(at("s3://lake/three", tmp_path / "two.db")):
+            pass
+    await relocate_bucket(at(two, tmp_path / "two.db"), new_cluster=True, old="", tell=lambda _: None)
+    async with lakehouse(at(two, tmp_path / "two.db")) as house:
+        await house.produce(topic, 0, b"d")
+        assert (await house.tick()).record_count == 2
+        assert await house.consume(topic, 0) == [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")]
+        await house.collect()
+    assert await content(one) == before
+    await recover_store(at(two, tmp_path / "three.db"), cluster="", tell=lambda _: None)
+    async with lakehouse(at(two, tmp_path / "three.db")) as house:
+        [found] = await Topics(house.cluster.store, house.cluster.runtime).list()
+        assert found.name == "orders"
+        assert await house.consume(topic, 0) == [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")]

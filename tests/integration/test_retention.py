@@ -1,6 +1,5 @@
 """Retention, DeleteRecords, changed settings and merges through real brokers, clients and catalogs; no Spark."""
 
-import asyncio
 import json
 import subprocess
 from collections.abc import Awaitable, Callable
@@ -35,7 +34,7 @@ from lakestream.settings import load
 T = TypeVar("T")
 
 
-def _in_lake(data: Path, work: Callable[[Lake, Topics], Awaitable[T]], **overrides: Any) -> T:
+async def _in_lake(data: Path, work: Callable[[Lake, Topics], Awaitable[T]], **overrides: Any) -> T:
     """A pipeline's parts on the broker's data, beside it."""
 
     async def run() -> T:
@@ -45,25 +44,25 @@ def _in_lake(data: Path, work: Callable[[Lake, Topics], Awaitable[T]], **overrid
             lake = Lake(backends.store, catalog, backends.objects, runner, backends.runtime, settings.pipeline)
             return await work(lake, Topics(backends.store, backends.runtime))
 
-    return asyncio.run(run())
+    return await run()
 
 
-def _move(data: Path) -> None:
+async def _move(data: Path) -> None:
     async def work(lake: Lake, topics: Topics) -> None:
         worker = Worker(lake, topics, name="w", respect_leases=False, keeps_intervals=False)
         tick = await worker.tick()
         assert not tick.failures, tick.failures
 
-    _in_lake(data, work)
+    await _in_lake(data, work)
 
 
-def _maintain(data: Path) -> list[Step]:
+async def _maintain(data: Path) -> list[Step]:
     async def work(lake: Lake, topics: Topics) -> list[Step]:
         done = await Maintenance(lake, topics, name="m").run()
         assert not done.failures, done.failures
         return list(done.steps)
 
-    return _in_lake(data, work)
+    return await _in_lake(data, work)
 
 
 def _produce(brokers: Embedded, values: list[str], *, timestamp_ms: int = 0) -> None:
@@ -128,11 +127,11 @@ def _bounds(admin: AdminClient) -> tuple[int, int]:
     return found[0], found[1]
 
 
-def test_records_are_deleted_in_tail_and_table_and_consumers_go_on_behind_them(tmp_path: Path) -> None:
+async def test_records_are_deleted_in_tail_and_table_and_consumers_go_on_behind_them(tmp_path: Path) -> None:
     with embedded(tmp_path, 2) as brokers:
         admin = _admin(brokers)
         _produce(brokers, [f"v{n}" for n in range(10)])
-        _move(tmp_path)
+        await _move(tmp_path)
         _produce(brokers, [f"v{n}" for n in range(10, 20)])
 
         def delete(offset: int) -> int:
@@ -149,51 +148,51 @@ def test_records_are_deleted_in_tail_and_table_and_consumers_go_on_behind_them(t
         assert _consume(brokers, 0) == [(n, b"v%d" % n) for n in range(15, 20)]
         with pytest.raises(KafkaException):
             delete(21)
-        _move(tmp_path)
+        await _move(tmp_path)
         assert _consume(brokers, 15) == [(n, b"v%d" % n) for n in range(15, 20)]
 
         async def rows(lake: Lake, topics: Topics) -> int:
             topic = (await topics.by_names(["t"]))["t"]
             return sum(file.record_count for file in (await lake.catalog.load(topic.topic_id)).files)
 
-        assert _in_lake(tmp_path, rows) == 20, "the table keeps what left the stream"
+        assert await _in_lake(tmp_path, rows) == 20, "the table keeps what left the stream"
         assert delete(-1) == 20
         _produce(brokers, ["next"])
         assert _consume(brokers, 20) == [(20, b"next")]
 
 
-def test_settings_changed_by_a_client_are_obeyed_and_tables_lose_old_rows(tmp_path: Path) -> None:
+async def test_settings_changed_by_a_client_are_obeyed_and_tables_lose_old_rows(tmp_path: Path) -> None:
     old_ms, young_ms = 1_600_000_000_000, 4_000_000_000_000
     with embedded(tmp_path) as brokers:
         admin = _admin(brokers)
         _alter(admin, message_timestamp_after_max_ms=str((1 << 63) - 1))
         _produce(brokers, ["a", "b"], timestamp_ms=old_ms)
-        _move(tmp_path)
+        await _move(tmp_path)
         _produce(brokers, ["c", "d"], timestamp_ms=young_ms)
-        _move(tmp_path)
-        assert _maintain(tmp_path) == []
+        await _move(tmp_path)
+        assert await _maintain(tmp_path) == []
         _alter(admin, retention_ms="60000")
         [described] = admin.describe_configs([ConfigResource(ResourceType.TOPIC, "t")]).values()
         assert described.result(20)["retention.ms"].value == "60000"
-        assert _maintain(tmp_path) == [Step("t", "move log start", "partition 0 to 2")]
+        assert await _maintain(tmp_path) == [Step("t", "move log start", "partition 0 to 2")]
         assert _bounds(admin) == (2, 4)
         with pytest.raises(KafkaException, match=r"retention\.ms=soon"):
             _alter(admin, retention_ms="soon")
         _alter(admin, lakestream_table_retention_ms="60000", retention_ms=None)
-        dropped = _maintain(tmp_path)
+        dropped = await _maintain(tmp_path)
         assert [(step.action, step.files, step.rows) for step in dropped] == [("drop rows", 1, 2)]
         assert _consume(brokers, 2) == [(2, b"c"), (3, b"d")]
         _produce(brokers, ["e"])
-        _move(tmp_path)
+        await _move(tmp_path)
         assert _consume(brokers, 0) == [(2, b"c"), (3, b"d"), (4, b"e")]
 
 
-def test_small_files_are_merged_by_the_command_and_a_dry_run_only_tells(tmp_path: Path) -> None:
+async def test_small_files_are_merged_by_the_command_and_a_dry_run_only_tells(tmp_path: Path) -> None:
     with embedded(tmp_path) as brokers:
         _admin(brokers)
         for number in range(9):
             _produce(brokers, [f"{number}-{n}" for n in range(3)])
-            _move(tmp_path)
+            await _move(tmp_path)
         before = _consume(brokers, 0)
         runner = CliRunner()
 
@@ -214,14 +213,14 @@ def test_small_files_are_merged_by_the_command_and_a_dry_run_only_tells(tmp_path
             current = await lake.catalog.commits.load(topic.topic_id)  # type: ignore[attr-defined]
             return current.metadata.current_snapshot().summary
 
-        summary = _in_lake(tmp_path, snapshot)
+        summary = await _in_lake(tmp_path, snapshot)
         assert (summary.operation.value, summary["total-data-files"], summary["total-records"]) == (
             "replace",
             "1",
             "27",
         )
         _produce(brokers, ["more"])
-        _move(tmp_path)
+        await _move(tmp_path)
         assert _consume(brokers, 0) == [*before, (27, b"more")]
         nothing = runner.invoke(app, ["maintain", "nope", "--data", str(tmp_path)])
         assert nothing.exit_code == 1

@@ -1,6 +1,5 @@
 """Spark plans with the pipeline's count of keys, and with its own statistics while a topic goes on."""
 
-import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -31,12 +30,12 @@ TOPIC = "orders"
 _names = count()
 
 
-def produce(cluster: Cluster, keys: range) -> None:
+async def produce(cluster: Cluster, keys: range) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 2})
     for number in keys:
         producer.produce(TOPIC, b"v%d" % number, b"key-%d" % number)
     assert producer.flush(30) == 0
-    asyncio.run(_move(cluster))
+    await _move(cluster)
 
 
 async def _move(cluster: Cluster) -> None:
@@ -55,9 +54,9 @@ async def _move(cluster: Cluster) -> None:
         await store.close()
 
 
-def count_keys(cluster: Cluster) -> list[Step]:
+async def count_keys(cluster: Cluster) -> list[Step]:
     settings = load(None, {}, {"data_dir": str(cluster.data)})
-    return asyncio.run(run_maintenance(settings, TOPIC, dry_run=False))
+    return await run_maintenance(settings, TOPIC, dry_run=False)
 
 
 def _each(iterable: Any) -> Iterator[Any]:
@@ -111,7 +110,9 @@ def joined(*parts: bytes) -> int:
     return sketch.result()[1]
 
 
-def test_spark_plans_with_counts_of_both_while_the_topic_goes_on(spark: Any, cluster: Callable[..., Cluster]) -> None:
+async def test_spark_plans_with_counts_of_both_while_the_topic_goes_on(
+    spark: Any, cluster: Callable[..., Cluster]
+) -> None:
     made = cluster(1, http=True)
     admin = AdminClient({"bootstrap.servers": made.bootstrap})
     config = {"lakestream.table.statistics.interval.ms": "0"}
@@ -123,14 +124,14 @@ def test_spark_plans_with_counts_of_both_while_the_topic_goes_on(spark: Any, clu
     table = f"{lake}.default.{TOPIC}"
 
     with cost_based(spark):
-        produce(made, range(300))
+        await produce(made, range(300))
         assert distinct_counts(spark, table) == {}
-        assert [(step.action, step.about) for step in count_keys(made)] == [("count keys", "about 300")]
+        assert [(step.action, step.about) for step in await count_keys(made)] == [("count keys", "about 300")]
         assert distinct_counts(spark, table) == {"_key": 300}
 
-        produce(made, range(200, 400))
+        await produce(made, range(200, 400))
         assert distinct_counts(spark, table) == {"_key": 300}, "as counted, and taken along"
-        assert [step.about for step in count_keys(made)] == ["about 400"]
+        assert [step.about for step in await count_keys(made)] == ["about 400"]
         assert distinct_counts(spark, table) == {"_key": 400}
 
         # Keys hash to the same in Spark's own sketches, in Iceberg's and in ours: their unions count each once.
@@ -148,9 +149,11 @@ def test_spark_plans_with_counts_of_both_while_the_topic_goes_on(spark: Any, clu
         assert before["_key"] == 400
         assert before["_offset"] > 100
 
-        produce(made, range(400, 410))
+        await produce(made, range(400, 410))
         assert distinct_counts(spark, table) == before, "a commit of ours takes Spark's along"
-        assert [(step.about, step.rows) for step in count_keys(made)] == [("about 410", 510)], "from the beginning"
+        assert [(step.about, step.rows) for step in await count_keys(made)] == [("about 410", 510)], (
+            "from the beginning"
+        )
         assert distinct_counts(spark, table) == before | {"_key": 410}
         assert sketches(spark, table).keys() == theirs.keys()
     assert len(list(made.data.glob("bucket/**/*.stats"))) <= 2

@@ -41,14 +41,14 @@ def vector(table: Table, snapshot_id: int | None = None) -> str | None:
     return found
 
 
-def test_a_rollback_makes_gaps_and_never_loses_the_tail(house: House, rest: RestCatalog, cli: Any) -> None:
+async def test_a_rollback_makes_gaps_and_never_loses_the_tail(house: House, rest: RestCatalog, cli: Any) -> None:
     house.create("sales", 2)
     house.produce("sales", ["a0", "a1", "a2"])
     house.produce("sales", ["b0"], partition=1)
-    assert house.move() == 4
+    assert await house.move() == 4
     assert cli("table", "tag", "sales", "monday", *house.rest).returncode == 0
     house.produce("sales", ["a3", "a4"])
-    assert house.move() == 2
+    assert await house.move() == 2
     before = rest.load_table("default.sales").current_snapshot()
     assert before is not None
     house.produce("sales", ["a5"])
@@ -65,10 +65,10 @@ def test_a_rollback_makes_gaps_and_never_loses_the_tail(house: House, rest: Rest
     assert house.consume("sales", 2) == kept, "the tail is not touched"
     assert house.consume("sales", 2, offset=0) == kept
 
-    assert house.move() == 2
+    assert await house.move() == 2
     house.produce("sales", ["a6"])
     assert house.consume("sales", 2) == [*kept[:4], (0, 6, "a6"), *kept[4:]], "offsets are not given twice"
-    assert house.move() == 1
+    assert await house.move() == 1
     table = rest.load_table("default.sales")
     assert vector(table) == "7,2"
     assert offsets(table) == [(0, 0), (0, 1), (0, 2), (0, 5), (0, 6), (1, 0), (1, 1)]
@@ -82,14 +82,14 @@ def test_a_rollback_makes_gaps_and_never_loses_the_tail(house: House, rest: Rest
     ]
 
 
-def test_a_group_at_a_snapshot_reads_exactly_what_the_snapshot_lacks(house: House, cli: Any) -> None:
+async def test_a_group_at_a_snapshot_reads_exactly_what_the_snapshot_lacks(house: House, cli: Any) -> None:
     house.create("visits", 2)
     house.produce("visits", ["a0", "a1"])
     house.produce("visits", ["b0", "b1", "b2"], partition=1)
-    house.move()
+    await house.move()
     assert cli("table", "tag", "visits", "half", *house.rest).returncode == 0
     house.produce("visits", ["a2"])
-    house.move()
+    await house.move()
     house.produce("visits", ["b3"], partition=1)
     assert len(house.consume_as("readers", "visits", 2)) == 7
 
@@ -106,21 +106,21 @@ def test_a_group_at_a_snapshot_reads_exactly_what_the_snapshot_lacks(house: Hous
     behind = cli(*count, "--as-of-group", "readers", "--wait", "0")
     assert behind.returncode == 1
     assert "offsets 3 to 3 of partition 1 are not in the table yet" in behind.stderr
-    house.move()
+    await house.move()
     assert lines(cli(*count, "--as-of-group", "readers")) == [{"n": 7}]
 
 
 @pytest.mark.filterwarnings("ignore:Parquet writer option")
-def test_snapshots_of_other_engines_carry_a_vector_too(house: House, rest: RestCatalog) -> None:
+async def test_snapshots_of_other_engines_carry_a_vector_too(house: House, rest: RestCatalog) -> None:
     house.create("things")
     house.produce("things", ["0", "1", "2"])
-    house.move()
+    await house.move()
     table = rest.load_table("default.things")
     first = table.current_snapshot()
     assert first is not None
     table.manage_snapshots().create_branch(first.snapshot_id, "audit").commit()
     house.produce("things", ["3", "4"])
-    house.move()
+    await house.move()
     table = rest.load_table("default.things")
     table.delete("_offset = 1")
     assert (vector(table), offsets(table)) == ("5", [(0, 0), (0, 2), (0, 3), (0, 4)])
@@ -133,16 +133,16 @@ def test_snapshots_of_other_engines_carry_a_vector_too(house: House, rest: RestC
     assert len(house.consume("things")) == 4, "consumers read main"
 
 
-def test_every_topic_is_a_table_under_a_name_that_engines_take(house: House, rest: RestCatalog, cli: Any) -> None:
+async def test_every_topic_is_a_table_under_a_name_that_engines_take(house: House, rest: RestCatalog, cli: Any) -> None:
     named = {"Shop.Orders": "default.shop_orders", "2024-plan": "default.t_2024_plan", "Old.Name": "crm.people"}
     for topic, table in named.items():
         alias = {"lakestream_table_name": table} if table.startswith("crm") else {}
         house.create(topic, **alias)
         house.produce(topic, [topic])
-    house.move()
+    await house.move()
     house.create("shop_orders")
     house.produce("shop_orders", ["the other"])
-    house.move()
+    await house.move()
     for topic, table in named.items():
         found = rest.load_table(table)
         assert found.properties["lakestream.topic"] == topic
@@ -155,7 +155,7 @@ def test_every_topic_is_a_table_under_a_name_that_engines_take(house: House, res
     assert lines(cli("table", "describe", "Old.Name", "--json", *house.rest))[0]["table"] == "crm.people"
 
 
-def test_a_topic_is_not_put_on_top_of_rows_that_have_no_offsets(house: House, rest: RestCatalog) -> None:
+async def test_a_topic_is_not_put_on_top_of_rows_that_have_no_offsets(house: House, rest: RestCatalog) -> None:
     """Offsets are required columns, because a row without one can be read by no consumer; and Iceberg lets nobody add a
     required column to rows that lack it."""
     rest.create_namespace_if_not_exists("default")
@@ -166,7 +166,7 @@ def test_a_topic_is_not_put_on_top_of_rows_that_have_no_offsets(house: House, re
         house.create("stock-feed", lakestream_table_name="stock")
     house.create("stock")
     house.produce("stock", ["1"])
-    house.move()
+    await house.move()
     assert rest.load_table("default.stock").schema().column_names == ["n"]
 
 

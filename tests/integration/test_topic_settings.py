@@ -1,5 +1,6 @@
 """Topic settings act: what real clients are told, and what they read from every broker, from the log and the table."""
 
+import asyncio
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +29,6 @@ from pyiceberg.catalog.rest import RestCatalog
 from support.batches import batch
 from support.door import Client, span
 from support.house import STALE, House, open_house
-from support.loops import run
 from support.processes import HOST
 
 from lakestream.records import walk
@@ -94,22 +94,18 @@ def _alter(bootstrap: str, topic: str, name: str, value: str) -> None:
     admin.incremental_alter_configs([resource])[resource].result(20)
 
 
-def _produce_at(address: str, topic: str, records: bytes) -> Any:
+async def _produce_at(address: str, topic: str, records: bytes) -> Any:
     """What this very broker answers, whichever Metadata would name."""
-
-    async def ask() -> Any:
-        client = await Client.connect(int(address.split(":")[1]))
-        data = {"name": topic, "partition_data": [{"index": 0, "records": records}]}
-        request = {"transactional_id": None, "acks": -1, "timeout": span(10_000), "topic_data": [data]}
-        try:
-            return (await client.ask(0, 9, request)).responses[0].partition_responses[0]
-        finally:
-            await client.close()
-
-    return run(ask())
+    client = await Client.connect(int(address.split(":")[1]))
+    data = {"name": topic, "partition_data": [{"index": 0, "records": records}]}
+    request = {"transactional_id": None, "acks": -1, "timeout": span(10_000), "topic_data": [data]}
+    try:
+        return (await client.ask(0, 9, request)).responses[0].partition_responses[0]
+    finally:
+        await client.close()
 
 
-def _compressions(house: House, topic: str) -> set[str]:
+async def _compressions(house: House, topic: str) -> set[str]:
     """Of the batches that a fetch of the whole topic brings."""
 
     async def ask() -> bytes:
@@ -123,18 +119,17 @@ def _compressions(house: House, topic: str) -> set[str]:
         finally:
             await client.close()
 
-    return {_CODECS[info.attributes & 7] for info in walk(run(ask()))}
+    return {_CODECS[info.attributes & 7] for info in walk(await ask())}
 
 
-def _until(holds: Callable[[], bool]) -> None:
+async def _until(holds: Callable[[Any], bool], address: str, topic: str, records: bytes) -> None:
     """What was changed at one broker holds at the others after their next heartbeat."""
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    async with asyncio.timeout(20):
+        while not holds(await _produce_at(address, topic, records)):
+            await asyncio.sleep(0.1)
 
 
-def test_a_record_above_the_maximum_is_refused_by_every_broker(house: House, topic: str) -> None:
+async def test_a_record_above_the_maximum_is_refused_by_every_broker(house: House, topic: str) -> None:
     _create(house, topic, max_message_bytes=1000)
     large = [{"value": b"x" * 5_000}]
     assert [code for code, _ in _send(house, topic, large)] == [KafkaError.MSG_SIZE_TOO_LARGE]
@@ -142,13 +137,13 @@ def test_a_record_above_the_maximum_is_refused_by_every_broker(house: House, top
     first, second = house.bootstrap.split(",")
     batch_of_5000 = batch(b"x" * 5_000)
     for address in (first, second):
-        assert _produce_at(address, topic, batch_of_5000).error_code is ErrorCode.message_too_large
+        assert (await _produce_at(address, topic, batch_of_5000)).error_code is ErrorCode.message_too_large
     _alter(first, topic, "max.message.bytes", "10000")
-    assert _produce_at(first, topic, batch_of_5000).error_code is ErrorCode.none
-    _until(lambda: _produce_at(second, topic, batch_of_5000).error_code is ErrorCode.none)
+    assert (await _produce_at(first, topic, batch_of_5000)).error_code is ErrorCode.none
+    await _until(lambda answer: answer.error_code is ErrorCode.none, second, topic, batch_of_5000)
 
 
-def test_the_broker_gives_the_time_where_the_topic_says_so(house: House, topic: str) -> None:
+async def test_the_broker_gives_the_time_where_the_topic_says_so(house: House, topic: str) -> None:
     _create(house, topic, message_timestamp_type="LogAppendTime")
     before_ms = int(time.time() * 1000)
     records = [{"value": b"v%d" % number, "timestamp": 5 + number} for number in range(20)]
@@ -165,7 +160,7 @@ def test_the_broker_gives_the_time_where_the_topic_says_so(house: House, topic: 
     assert {kind for _, (kind, _) in seen} == {TIMESTAMP_LOG_APPEND_TIME}
     assert all(before_ms <= time_ms <= after_ms for _, (_, time_ms) in seen)
     assert times(second) == seen
-    house.move()
+    await house.move()
     rows = RestCatalog("lake", uri=house.catalog).load_table(f"default.{topic}").scan().to_arrow().sort_by("_offset")
     assert rows["_timestamp_type"].to_pylist() == [1] * 40
     assert [round(each.timestamp() * 1000) for each in rows["_timestamp"].to_pylist()] == [ms for _, (_, ms) in seen]
@@ -173,12 +168,12 @@ def test_the_broker_gives_the_time_where_the_topic_says_so(house: House, topic: 
     assert times(second) == seen
     # The setting holds for what comes, not for what is there.
     _alter(first, topic, "message.timestamp.type", "CreateTime")
-    _until(lambda: _produce_at(second, topic, batch(b"later", timestamp_ms=7)).log_append_time is None)
-    assert _produce_at(first, topic, batch(b"last", timestamp_ms=7)).log_append_time is None
+    await _until(lambda answer: answer.log_append_time is None, second, topic, batch(b"later", timestamp_ms=7))
+    assert (await _produce_at(first, topic, batch(b"last", timestamp_ms=7))).log_append_time is None
     assert times(first) == seen
 
 
-def test_a_retry_is_told_the_time_of_the_first_attempt(house: House, topic: str) -> None:
+async def test_a_retry_is_told_the_time_of_the_first_attempt(house: House, topic: str) -> None:
     """By any broker, from the log and from the table."""
     _create(house, topic, message_timestamp_type="LogAppendTime")
     first, second = house.bootstrap.split(",")
@@ -190,19 +185,19 @@ def test_a_retry_is_told_the_time_of_the_first_attempt(house: House, topic: str)
         await client.close()
         return producer_id
 
-    producer_id = run(new_producer())
+    producer_id = await new_producer()
     batches = [batch(b"a", b"b", producer=(producer_id, 0, sequence)) for sequence in (0, 2)]
-    given = [_produce_at(first, topic, data) for data in batches]
+    given = [await _produce_at(first, topic, data) for data in batches]
     times = [(answer.base_offset, answer.log_append_time) for answer in given]
     assert all(answer.error_code is ErrorCode.none for answer in given)
 
-    def retried() -> list[list[tuple[int, Any]]]:
-        answers = [[_produce_at(address, topic, data) for data in batches] for address in (first, second)]
+    async def retried() -> list[list[tuple[int, Any]]]:
+        answers = [[await _produce_at(address, topic, data) for data in batches] for address in (first, second)]
         return [[(answer.base_offset, answer.log_append_time) for answer in each] for each in answers]
 
-    assert retried() == [times, times]
-    house.move()
-    assert retried() == [times, times]
+    assert await retried() == [times, times]
+    await house.move()
+    assert await retried() == [times, times]
 
 
 def test_timestamps_are_kept_within_what_the_topic_takes(house: House, topic: str) -> None:
@@ -227,25 +222,25 @@ def test_only_the_records_to_blame_are_called_invalid(house: House, topic: str) 
 
 
 @pytest.mark.parametrize("compression", _CODECS)
-def test_every_compression_of_a_topic_reads_the_same(house: House, topic: str, compression: str) -> None:
+async def test_every_compression_of_a_topic_reads_the_same(house: House, topic: str, compression: str) -> None:
     _create(house, topic, compression_type=compression)
     values = [b"a text that repeats itself, number %d" % number for number in range(500)]
     for sent in ("none", "gzip", "zstd"):
         told = _send(house, topic, [{"value": value} for value in values], **{"compression.type": sent})
         assert all(code is None for code, _ in told)
     assert [message.value() for message in _read(house.bootstrap, topic, 1_500)] == values * 3
-    kept = _compressions(house, topic)
-    house.move()
+    kept = await _compressions(house, topic)
+    await house.move()
     assert [message.value() for message in _read(house.bootstrap, topic, 1_500)] == values * 3
-    assert kept == _compressions(house, topic) == {compression}
+    assert kept == await _compressions(house, topic) == {compression}
 
 
 @pytest.mark.java
-def test_java_reads_every_compression_of_a_table(house: House, topic: str, java: str, kafka_libs: str) -> None:
+async def test_java_reads_every_compression_of_a_table(house: House, topic: str, java: str, kafka_libs: str) -> None:
     for compression in _CODECS[1:]:
         _create(house, f"{topic}_{compression}", compression_type=compression)
         house.produce(f"{topic}_{compression}", [f"{compression} {number}" for number in range(100)])
-    house.move()
+    await house.move()
     command = [java, "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_libs}/*"]
     command += ["org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", house.bootstrap]
     command += ["--include", f"{topic}_.*", "--from-beginning", "--max-messages", "400", "--timeout-ms", "30000"]

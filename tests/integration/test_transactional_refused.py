@@ -47,7 +47,7 @@ def test_kcat(broker: Embedded, kcat: str) -> None:
     assert "transactions are not served yet" in refused.stderr
 
 
-def test_aiokafka(broker: Embedded) -> None:
+async def test_aiokafka(broker: Embedded) -> None:
     async def start() -> None:
         producer = aiokafka.AIOKafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id="tx")
         async with asyncio.timeout(AT_ONCE_S):
@@ -55,7 +55,7 @@ def test_aiokafka(broker: Embedded) -> None:
                 await producer.start()
             await producer.stop()
 
-    asyncio.run(start())
+    await start()
 
 
 def test_kafka_python(broker: Embedded) -> None:

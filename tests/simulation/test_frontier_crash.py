@@ -62,17 +62,17 @@ async def finish(world: World) -> None:
     assert await world.wal_keys() == [], "dead objects stay for ever"
 
 
-def at_every_step(scenario: Callable[[int], Awaitable[Fuse]]) -> None:
+async def at_every_step(scenario: Callable[[int], Awaitable[Fuse]]) -> None:
     """Runs the scenario with its fault at step 1, 2, … until the fault no longer comes to pass."""
     for at in range(1, LAST_STEP):
-        fuse = asyncio.run(scenario(at))
+        fuse = await scenario(at)
         if not fuse.blown:
             assert at > 40, f"only {at} steps: {fuse.trail}"
             return
     raise AssertionError("it never ended")
 
 
-def test_a_crash_at_any_step() -> None:
+async def test_a_crash_at_any_step() -> None:
     async def scenario(at: int) -> Fuse:
         world, fuse = await filled(), Fuse(at)
         before = await world.frontiers()
@@ -83,10 +83,10 @@ def test_a_crash_at_any_step() -> None:
         await finish(world)
         return fuse
 
-    at_every_step(scenario)
+    await at_every_step(scenario)
 
 
-def test_a_lost_reply_at_any_step() -> None:
+async def test_a_lost_reply_at_any_step() -> None:
     async def scenario(at: int) -> Fuse:
         async def lose() -> None:
             raise Unavailable("the reply was lost")
@@ -97,10 +97,10 @@ def test_a_lost_reply_at_any_step() -> None:
         await finish(world)
         return fuse
 
-    at_every_step(scenario)
+    await at_every_step(scenario)
 
 
-def test_a_sleeper_wakes_up_after_another_has_finished() -> None:
+async def test_a_sleeper_wakes_up_after_another_has_finished() -> None:
     """At every step one worker falls asleep; another does all there is to do, new records included, and collects; then
     the sleeper goes on where it was."""
 
@@ -121,47 +121,43 @@ def test_a_sleeper_wakes_up_after_another_has_finished() -> None:
         await finish(world)
         return fuse
 
-    at_every_step(scenario)
+    await at_every_step(scenario)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_two_workers_at_once(seed: int) -> None:
+async def test_two_workers_at_once(seed: int) -> None:
     """Interleaved at random, both without leases, while records keep coming."""
+    world, dice = await filled(), random.Random(seed)
+    running = True
 
-    async def scenario() -> None:
-        world, dice = await filled(), random.Random(seed)
-        running = True
+    class Slow(Fuse):
+        async def step(self, name: str) -> None:
+            for _ in range(dice.randrange(6)):
+                await asyncio.sleep(0)
 
-        class Slow(Fuse):
-            async def step(self, name: str) -> None:
-                for _ in range(dice.randrange(6)):
-                    await asyncio.sleep(0)
+    async def produce() -> None:
+        producer = Producer(world, "busy")
+        partitions = [p for topic in world.topics.values() for p in topic.each_partition()]
+        while running:
+            for _ in range(dice.randrange(60)):
+                await asyncio.sleep(0)
+            await producer.append({dice.choice(partitions): values("busy", dice.randrange(1, 5))})
 
-        async def produce() -> None:
-            producer = Producer(world, "busy")
-            partitions = [p for topic in world.topics.values() for p in topic.each_partition()]
-            while running:
-                for _ in range(dice.randrange(60)):
-                    await asyncio.sleep(0)
-                await producer.append({dice.choice(partitions): values("busy", dice.randrange(1, 5))})
+    async def pipeline() -> None:
+        worker, collector = world.pipeline(Slow())
+        for _ in range(6):
+            await worker.tick()
+            world.clock.ms += 400
+            await collector.collect()
 
-        async def pipeline() -> None:
-            worker, collector = world.pipeline(Slow())
-            for _ in range(6):
-                await worker.tick()
-                world.clock.ms += 400
-                await collector.collect()
-
-        producing = asyncio.create_task(produce())
-        await asyncio.gather(pipeline(), pipeline(), pipeline())
-        running = False
-        await producing
-        await finish(world)
-
-    asyncio.run(scenario())
+    producing = asyncio.create_task(produce())
+    await asyncio.gather(pipeline(), pipeline(), pipeline())
+    running = False
+    await producing
+    await finish(world)
 
 
-def test_a_broker_asleep_between_put_and_commit_is_fenced_or_in_time() -> None:
+async def test_a_broker_asleep_between_put_and_commit_is_fenced_or_in_time() -> None:
     """Whatever step of the collection its commit falls on: either the object stays, or the commit is refused."""
     seen = set()
 
@@ -182,5 +178,5 @@ def test_a_broker_asleep_between_put_and_commit_is_fenced_or_in_time() -> None:
         await finish(world)
         return fuse
 
-    at_every_step(scenario)
+    await at_every_step(scenario)
     assert seen == {Committed, UploadAgain}

@@ -29,7 +29,7 @@ SETTINGS = KafkaSettings(groups=GroupSettings(initial_rebalance_delay_ms=5, min_
 
 async def until(holds: Callable[[], object]) -> None:
     """Waits for something that nobody announces."""
-    while not holds():  # noqa: ASYNC110
+    while not holds():
         await asyncio.sleep(0.001)
 
 

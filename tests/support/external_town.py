@@ -1,6 +1,5 @@
 """A broker, real clients and a pipeline without Spark, whose tables are in an external catalog."""
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -63,7 +62,7 @@ class Town:
         expected = {offset: b"v%d" % offset for offset in range(self.produced) if offset not in without}
         assert self._read(max(expected)) == expected
 
-    def tick(self) -> Tick:
+    async def tick(self) -> Tick:
         """What a pipeline does in one tick, the report of it included."""
         ticks: list[Tick] = []
 
@@ -73,39 +72,39 @@ class Town:
             board = StatusBoard(lake.store, "test", stale_after_ms=0)
             await board.post(ticks[0], worker.failing_ids, lake.runtime.clock.now_ms())
 
-        self._with_lake(work)
+        await self._with_lake(work)
         return ticks[0]
 
-    def move(self, count: int) -> None:
+    async def move(self, count: int) -> None:
         """The next records, all the way into the table."""
         self.produce(count)
-        assert self.tick().record_count == count
+        assert (await self.tick()).record_count == count
 
-    def check_commits_stopped(self, *words: str) -> None:
+    async def check_commits_stopped(self, *words: str) -> None:
         """A tick moves nothing and says why, also to whoever asks for the lag; nothing of the WAL is collected."""
-        tick = self.tick()
+        tick = await self.tick()
         assert (tick.record_count, len(tick.failures)) == (0, 1)
         sentence = str(tick.failures[0].error)
         assert all(word in sentence for word in words), sentence
-        [lag] = self.lag()
+        [lag] = await self.lag()
         assert (lag.error, lag.records > 0) == (sentence, True)
 
         async def collect(lake: Lake, _topics: Topics) -> None:
             assert (await Collector(lake).collect()).deleted == 0
 
-        self._with_lake(collect)
+        await self._with_lake(collect)
 
-    def lag(self) -> list[TopicLag]:
+    async def lag(self) -> list[TopicLag]:
         found: list[TopicLag] = []
 
         async def work(lake: Lake, topics: Topics) -> None:
             found.extend(await read_lag(lake.store, topics, lake.runtime.clock.now_ms()))
 
-        self._with_lake(work)
+        await self._with_lake(work)
         return found
 
-    def topic_id(self) -> UUID:
-        [lag] = self.lag()
+    async def topic_id(self) -> UUID:
+        [lag] = await self.lag()
         return lag.topic_id
 
     def table(self) -> Table:
@@ -158,21 +157,18 @@ class Town:
         finally:
             consumer.close()
 
-    def _with_lake(self, work: Callable[[Lake, Topics], Awaitable[None]]) -> None:
-        async def run() -> None:
-            runtime = system()
-            store = await open_sqlite(str(self.data / "metadata.db"))
-            bucket = objects.open(self.place.bucket_url)
-            tables: ExternalTables = self.place.tables(store, runtime)
-            settings = PipelineSettings(generation_interval_ms=0, grace_ms=0)
-            lake = Lake(store, tables, bucket, LocalTiles(bucket, runtime), runtime, settings)
-            try:
-                await work(lake, Topics(store, runtime))
-            finally:
-                await tables.close()
-                await store.close()
-
-        asyncio.run(run())
+    async def _with_lake(self, work: Callable[[Lake, Topics], Awaitable[None]]) -> None:
+        runtime = system()
+        store = await open_sqlite(str(self.data / "metadata.db"))
+        bucket = objects.open(self.place.bucket_url)
+        tables: ExternalTables = self.place.tables(store, runtime)
+        settings = PipelineSettings(generation_interval_ms=0, grace_ms=0)
+        lake = Lake(store, tables, bucket, LocalTiles(bucket, runtime), runtime, settings)
+        try:
+            await work(lake, Topics(store, runtime))
+        finally:
+            await tables.close()
+            await store.close()
 
 
 @contextmanager

@@ -59,9 +59,9 @@ class House:
         assert producer.flush(20) == 0
         assert not failed
 
-    def move(self) -> int:
+    async def move(self) -> int:
         """What the pipeline does until nothing is due; how many records it moved."""
-        return asyncio.run(self._move())
+        return await self._move()
 
     async def _move(self) -> int:
         async with open_backends(self.settings) as backends, open_catalog(backends) as catalog:

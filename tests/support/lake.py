@@ -1,6 +1,5 @@
 """Tables whose files look the way another engine might have left them."""
 
-import asyncio
 import io
 import random
 from collections.abc import Sequence
@@ -60,11 +59,11 @@ class Lake:
     def __post_init__(self) -> None:
         self.reader = HistoryReader(self.store, cache_bytes=self.cache_bytes)
 
-    def add(self, rows: pa.Table, *, bounds: bool = True, **options: object) -> DataFile:
+    async def add(self, rows: pa.Table, *, bounds: bool = True, **options: object) -> DataFile:
         sink = io.BytesIO()
         pq.write_table(rows, sink, **{"store_schema": False, **options})
         key = f"tables/t/data/{len(self.files)}.parquet"
-        asyncio.run(self.store.put(key, [sink.getvalue()]))
+        await self.store.put(key, [sink.getvalue()])
         offsets = rows.column("_offset").to_pylist()
         partitions = rows.column("_stream_partition").to_pylist()
         low, high = (min(partitions), min(offsets)), (max(partitions), max(offsets))
@@ -76,33 +75,33 @@ class Lake:
         self.files.append(file)
         return file
 
-    def delete(self, *rows: tuple[str, int]) -> None:
+    async def delete(self, *rows: tuple[str, int]) -> None:
         sink = io.BytesIO()
         pq.write_table(pa.table({"file_path": [path for path, _ in rows], "pos": [row for _, row in rows]}), sink)
         key = f"tables/t/data/{len(self.deletes)}-deletes.parquet"
-        asyncio.run(self.store.put(key, [sink.getvalue()]))
+        await self.store.put(key, [sink.getvalue()])
         self.deletes.append(PositionDeletes(f"{self.store.url}/{key}"))
 
     @property
     def view(self) -> View:
         return view_of(self.files, self.deletes)
 
-    def read(self, offset: int, end: int, *, partition: int = 0, max_bytes: int = 1 << 20) -> tuple[list[Record], int]:
-        history = asyncio.run(
-            self.reader.read(
-                view_of(self.files, self.deletes),
-                partition=partition,
-                offset=offset,
-                end_offset=end,
-                max_bytes=max_bytes,
-            )
+    async def read(
+        self, offset: int, end: int, *, partition: int = 0, max_bytes: int = 1 << 20
+    ) -> tuple[list[Record], int]:
+        history = await self.reader.read(
+            view_of(self.files, self.deletes),
+            partition=partition,
+            offset=offset,
+            end_offset=end,
+            max_bytes=max_bytes,
         )
         return parse(history.parts), history.next_offset
 
-    def replay(self, offset: int, end: int, *, partition: int = 0, max_bytes: int = 300) -> list[Record]:
+    async def replay(self, offset: int, end: int, *, partition: int = 0, max_bytes: int = 300) -> list[Record]:
         found: list[Record] = []
         while offset < end:
-            records, after = self.read(offset, end, partition=partition, max_bytes=max_bytes)
+            records, after = await self.read(offset, end, partition=partition, max_bytes=max_bytes)
             assert after > offset
             assert all(offset <= record.offset < after for record in records)
             assert records or after == end

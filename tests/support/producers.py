@@ -223,7 +223,7 @@ def ends(producer: VerifiableProducer, after: int = 0) -> tuple[list[bytes], dic
     }
 
 
-def forget_producers(brokers: Embedded) -> int:
+async def forget_producers(brokers: Embedded) -> int:
     """As the pipeline does a day later."""
 
     async def main() -> int:
@@ -241,4 +241,4 @@ def forget_producers(brokers: Embedded) -> int:
         finally:
             await store.close()
 
-    return asyncio.run(main())
+    return await main()

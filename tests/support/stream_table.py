@@ -1,6 +1,5 @@
 """One stream's real table in a folder, with a clock and a store that a test can bend."""
 
-import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -88,12 +87,9 @@ def renamed(manifest: ManifestFile, path: str, size_bytes: int) -> ManifestFile:
     )
 
 
-def run_with_table(folder: Path, test: Callable[[StreamTable, View], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        table = StreamTable(folder)
-        try:
-            await test(table, await table.tables.create(ORDERS, "orders", 1))
-        finally:
-            await table.tables.close()
-
-    asyncio.run(whole())
+async def run_with_table(folder: Path, test: Callable[[StreamTable, View], Awaitable[None]]) -> None:
+    table = StreamTable(folder)
+    try:
+        await test(table, await table.tables.create(ORDERS, "orders", 1))
+    finally:
+        await table.tables.close()

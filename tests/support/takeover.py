@@ -1,6 +1,5 @@
 """Clusters that share an external catalog and a bucket, and want the same table."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -57,19 +56,16 @@ class Scene:
         return sorted((row["_stream_partition"], row["_offset"], row["_value"]) for row in found)
 
 
-Run = Callable[[Callable[[Scene], Awaitable[None]]], None]
+Run = Callable[[Callable[[Scene], Awaitable[None]]], Awaitable[None]]
 
 
-def on(place: Place, test: Callable[[Scene], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with AsyncExitStack() as clusters:
-            scene = Scene(place, clusters)
-            try:
-                await test(scene)
-            finally:
-                scene.outsider.close()
-
-    asyncio.run(main())
+async def on(place: Place, test: Callable[[Scene], Awaitable[None]]) -> None:
+    async with AsyncExitStack() as clusters:
+        scene = Scene(place, clusters)
+        try:
+            await test(scene)
+        finally:
+            scene.outsider.close()
 
 
 async def failure(house: Lakehouse) -> str:

@@ -1,6 +1,5 @@
 """A world over each catalog: for tests that must hold for the simulated one and for PyIceberg's alike."""
 
-import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -39,9 +38,6 @@ def over(catalog: str, folder: Path) -> Open:
     return world
 
 
-def run(opened: Open, scenario: Callable[[World], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        async with opened() as world:
-            await scenario(world)
-
-    asyncio.run(whole())
+async def run(opened: Open, scenario: Callable[[World], Awaitable[None]]) -> None:
+    async with opened() as world:
+        await scenario(world)

@@ -124,6 +124,18 @@ def test_only_the_command_line_prints() -> None:
     assert found == []
 
 
+def test_tests_leave_the_event_loop_to_pytest() -> None:
+    """`async def test_…` has a loop. Only what is about loops, or runs in a thread of its own, makes another."""
+    own = {"tests/integration/test_rewrite.py", "tests/unit/objects/test_objects_shared_reads.py"}
+    found = {
+        _id(path)
+        for path in (ROOT / "tests").rglob("*.py")
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "asyncio.run"
+    }
+    assert found == own
+
+
 def test_the_lock_names_versions_and_hashes_only() -> None:
     locks = [ROOT / "requirements.lock", ROOT / "requirements-dev.lock"]
     lines = [line for lock in locks for line in lock.read_text().splitlines()]

@@ -27,82 +27,79 @@ async def start(settings: Settings) -> str:
         return known
 
 
-def begin(settings: Settings) -> str:
-    return asyncio.run(start(settings))
+async def begin(settings: Settings) -> str:
+    return await start(settings)
 
 
-def test_a_new_bucket_gets_an_identity_and_keeps_it(tmp_path: Path) -> None:
-    cluster = begin(at(tmp_path / "data"))
-    assert begin(at(tmp_path / "data")) == cluster
+async def test_a_new_bucket_gets_an_identity_and_keeps_it(tmp_path: Path) -> None:
+    cluster = await begin(at(tmp_path / "data"))
+    assert await begin(at(tmp_path / "data")) == cluster
     path = tmp_path / "data/bucket" / key_of(cluster)
     assert decode(path.read_bytes(), "it").bucket == f"file://{tmp_path}/data/bucket"
 
 
-def test_two_processes_that_begin_at_once_agree(tmp_path: Path) -> None:
-    async def test() -> None:
-        found = await asyncio.gather(*(start(at(tmp_path / "data")) for _ in range(8)))
-        assert len(set(found)) == 1
-
-    asyncio.run(test())
+async def test_two_processes_that_begin_at_once_agree(tmp_path: Path) -> None:
+    found = await asyncio.gather(*(start(at(tmp_path / "data")) for _ in range(8)))
+    assert len(set(found)) == 1
 
 
 @pytest.mark.parametrize("how", ["copy", "move"])
-def test_a_copied_or_moved_directory_is_refused(tmp_path: Path, how: str) -> None:
-    begin(at(tmp_path / "data"))
+async def test_a_copied_or_moved_directory_is_refused(tmp_path: Path, how: str) -> None:
+    await begin(at(tmp_path / "data"))
     if how == "copy":
         shutil.copytree(tmp_path / "data", tmp_path / "other")
     else:
         (tmp_path / "data").rename(tmp_path / "other")
     with pytest.raises(RequestError, match=r"lakestream bucket relocate.*--new-cluster"):
-        begin(at(tmp_path / "other"))
+        await begin(at(tmp_path / "other"))
 
 
-def test_other_names_of_the_same_directory_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = begin(at(tmp_path / "data"))
+async def test_other_names_of_the_same_directory_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = await begin(at(tmp_path / "data"))
     (tmp_path / "link").symlink_to(tmp_path / "data")
     monkeypatch.chdir(tmp_path)
     for name in (tmp_path / "link", "data", "./data/", f"{tmp_path}/data/", "link/../data"):
-        assert begin(at(name)) == cluster
-    assert begin(
+        assert await begin(at(name)) == cluster
+    assert await begin(
         at("x", bucket_url=f"file://{tmp_path}/data/bucket/", metadata_url=f"sqlite://{tmp_path}/link/metadata.db")
     )
 
 
-def test_a_copy_whose_bucket_is_a_link_to_the_original_is_refused(tmp_path: Path) -> None:
-    begin(at(tmp_path / "data"))
+async def test_a_copy_whose_bucket_is_a_link_to_the_original_is_refused(tmp_path: Path) -> None:
+    await begin(at(tmp_path / "data"))
     (tmp_path / "copy").mkdir()
     shutil.copy(tmp_path / "data/metadata.db", tmp_path / "copy/metadata.db")
     (tmp_path / "copy/bucket").symlink_to(tmp_path / "data/bucket")
     with pytest.raises(RequestError, match="relocate"):
-        begin(at(tmp_path / "copy"))
+        await begin(at(tmp_path / "copy"))
 
 
-def test_a_second_metadata_file_on_the_same_bucket_is_refused(tmp_path: Path) -> None:
-    begin(at(tmp_path / "data"))
+async def test_a_second_metadata_file_on_the_same_bucket_is_refused(tmp_path: Path) -> None:
+    await begin(at(tmp_path / "data"))
     shutil.copy(tmp_path / "data/metadata.db", tmp_path / "second.db")
     with pytest.raises(RequestError, match=r"has its metadata in .*data/metadata\.db"):
-        begin(at(tmp_path / "data", metadata_url=f"sqlite://{tmp_path}/second.db"))
+        await begin(at(tmp_path / "data", metadata_url=f"sqlite://{tmp_path}/second.db"))
 
 
-def test_a_lost_metadata_file_begins_no_second_life(tmp_path: Path) -> None:
-    begin(at(tmp_path / "data"))
+async def test_a_lost_metadata_file_begins_no_second_life(tmp_path: Path) -> None:
+    await begin(at(tmp_path / "data"))
     for path in tmp_path.glob("data/metadata.db*"):
         path.unlink()
     for _ in range(2):
         with pytest.raises(RequestError, match="lakestream recover"):
-            begin(at(tmp_path / "data"))
+            await begin(at(tmp_path / "data"))
 
 
-def test_metadata_of_another_cluster_is_refused(tmp_path: Path) -> None:
-    begin(at(tmp_path / "a"))
-    begin(at(tmp_path / "b"))
+async def test_metadata_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    await begin(at(tmp_path / "a"))
+    await begin(at(tmp_path / "b"))
     with pytest.raises(RequestError, match="give both of one cluster"):
-        begin(at(tmp_path / "a", metadata_url=f"sqlite://{tmp_path}/b/metadata.db"))
+        await begin(at(tmp_path / "a", metadata_url=f"sqlite://{tmp_path}/b/metadata.db"))
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "empty", "newer"])
-def test_a_damaged_identity_is_refused_and_said_how_to_mend(tmp_path: Path, damage: str) -> None:
-    cluster = begin(at(tmp_path / "data"))
+async def test_a_damaged_identity_is_refused_and_said_how_to_mend(tmp_path: Path, damage: str) -> None:
+    cluster = await begin(at(tmp_path / "data"))
     path = tmp_path / "data/bucket" / key_of(cluster)
     text = path.read_bytes()
     changed = {
@@ -113,57 +110,49 @@ def test_a_damaged_identity_is_refused_and_said_how_to_mend(tmp_path: Path, dama
     }
     path.write_bytes(changed[damage])
     with pytest.raises(RequestError, match="format 2" if damage == "newer" else "delete that object"):
-        begin(at(tmp_path / "data"))
+        await begin(at(tmp_path / "data"))
 
 
-def version_before(data: Path, table_at: Path) -> None:
+async def version_before(data: Path, table_at: Path) -> None:
     """As the version before left it: a cluster, a table, an object, no identity."""
-
-    async def make() -> None:
-        async with open_backends(at(data)) as backends:
-            place = Pointer(f"file://{table_at}/bucket/tables/t/_iceberg/00001-a.metadata.json", bound=True)
-            await Pointers(backends.store).add(system().new_id(), place)
-            await backends.objects.put("tables/t/_iceberg/00001-a.metadata.json", [b"{}"])
-
-    asyncio.run(make())
+    async with open_backends(at(data)) as backends:
+        place = Pointer(f"file://{table_at}/bucket/tables/t/_iceberg/00001-a.metadata.json", bound=True)
+        await Pointers(backends.store).add(system().new_id(), place)
+        await backends.objects.put("tables/t/_iceberg/00001-a.metadata.json", [b"{}"])
     shutil.rmtree(data / "bucket/lakestream")
 
 
-def test_a_directory_of_the_version_before_gets_its_identity(tmp_path: Path) -> None:
-    version_before(tmp_path / "data", tmp_path / "data")
-    cluster = begin(at(tmp_path / "data"))
+async def test_a_directory_of_the_version_before_gets_its_identity(tmp_path: Path) -> None:
+    await version_before(tmp_path / "data", tmp_path / "data")
+    cluster = await begin(at(tmp_path / "data"))
     assert (tmp_path / "data/bucket" / key_of(cluster)).exists()
 
 
-def test_a_copied_directory_of_the_version_before_is_refused(tmp_path: Path) -> None:
-    version_before(tmp_path / "data", tmp_path / "somewhere")
+async def test_a_copied_directory_of_the_version_before_is_refused(tmp_path: Path) -> None:
+    await version_before(tmp_path / "data", tmp_path / "somewhere")
     with pytest.raises(RequestError, match=r"relocate --from"):
-        begin(at(tmp_path / "data"))
+        await begin(at(tmp_path / "data"))
     assert not (tmp_path / "data/bucket/lakestream").exists()
 
 
-def test_a_lost_metadata_file_of_the_version_before_is_noticed(tmp_path: Path) -> None:
-    version_before(tmp_path / "data", tmp_path / "data")
+async def test_a_lost_metadata_file_of_the_version_before_is_noticed(tmp_path: Path) -> None:
+    await version_before(tmp_path / "data", tmp_path / "data")
     os.unlink(tmp_path / "data/metadata.db")
     with pytest.raises(RequestError, match="lakestream recover"):
-        begin(at(tmp_path / "data"))
+        await begin(at(tmp_path / "data"))
 
 
-def test_a_store_that_has_lived_is_refused_on_an_empty_bucket(tmp_path: Path) -> None:
-    version_before(tmp_path / "data", tmp_path / "data")
+async def test_a_store_that_has_lived_is_refused_on_an_empty_bucket(tmp_path: Path) -> None:
+    await version_before(tmp_path / "data", tmp_path / "data")
     shutil.rmtree(tmp_path / "data/bucket")
     with pytest.raises(RequestError, match="is it the right one"):
-        begin(at(tmp_path / "data"))
+        await begin(at(tmp_path / "data"))
 
 
-def test_what_is_written_reads_back(tmp_path: Path) -> None:
+async def test_what_is_written_reads_back(tmp_path: Path) -> None:
     identity = Identity("abc", "s3://lake", "sqlite:///m.db")
     assert decode(encode(identity), "it") == identity
-
-    async def test() -> None:
-        async with open_unchecked(at(tmp_path / "data")) as backends:
-            await backends.objects.put(key_of("xyz"), [encode(identity)])
-            with pytest.raises(RequestError, match="delete it"):
-                await read_identities(backends.objects)
-
-    asyncio.run(test())
+    async with open_unchecked(at(tmp_path / "data")) as backends:
+        await backends.objects.put(key_of("xyz"), [encode(identity)])
+        with pytest.raises(RequestError, match="delete it"):
+            await read_identities(backends.objects)

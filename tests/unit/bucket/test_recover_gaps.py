@@ -1,6 +1,5 @@
 """Gaps of a rebuilt log: what lies in them is found from what is known around them, for random histories."""
 
-import asyncio
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -61,11 +60,11 @@ class Log:
             self.records |= {place.base_offset + number: value for number, value in enumerate(values)}
         return decision.results
 
-    def rebuild(self, *, frontier: int = 0, saved: dict[int, ProducerState] | None = None) -> Rebuilt:
+    async def rebuild(self, *, frontier: int = 0, saved: dict[int, ProducerState] | None = None) -> Rebuilt:
         async def read(key: str, start: int, length: int) -> bytes:
             return self.objects[key][start : start + length]
 
-        return asyncio.run(rebuild(PARTITION, frontier, self.sections, self.fates, saved or {}, read))
+        return await rebuild(PARTITION, frontier, self.sections, self.fates, saved or {}, read)
 
     def read(self, rebuilt: Rebuilt) -> dict[int, bytes]:
         found: dict[int, bytes] = {}
@@ -82,7 +81,7 @@ def numbered(producer_id: int, sequence: int, *values: bytes) -> bytes:
     return build_batch(*values, producer=(producer_id, 0, sequence))
 
 
-def test_what_lies_in_a_gap_is_judged_by_the_log_there_not_by_the_state_saved_later() -> None:
+async def test_what_lies_in_a_gap_is_judged_by_the_log_there_not_by_the_state_saved_later() -> None:
     """A flush whose outcome its broker never learned, and rows that were saved long after it."""
     log = Log()
     log.commit(log.put("a", numbered(1, 0, b"zero")))
@@ -92,33 +91,33 @@ def test_what_lies_in_a_gap_is_judged_by_the_log_there_not_by_the_state_saved_la
     for sequence in range(2, 60):
         log.commit(log.put("b", numbered(1, sequence, b"%d" % sequence)))
         log.commit(log.put("b", build_batch(b"between")))
-    rebuilt = log.rebuild(saved=log.producers)
+    rebuilt = await log.rebuild(saved=log.producers)
     assert log.read(rebuilt) == log.records
     assert rebuilt.producers[1].runs[-1] == log.producers[1].runs[-1]
 
 
-def test_of_several_sections_those_are_chosen_that_fill_the_gap() -> None:
+async def test_of_several_sections_those_are_chosen_that_fill_the_gap() -> None:
     """The oldest alone would fit, and leave an offset that nothing fits."""
     log = Log()
     never = log.put("a", build_batch(b"never committed"), time_ms=1)
     log.commit(log.put("b", build_batch(b"zero", b"one"), time_ms=2), receipt=False)
     log.commit(log.put("c", build_batch(b"two"), time_ms=3))
-    rebuilt = log.rebuild()
+    rebuilt = await log.rebuild()
     found = log.read(rebuilt)
     assert log.records.items() <= found.items()
     assert found[3] == b"never committed"
     assert rebuilt.extents[-1].object_key == never.object_key
 
 
-def test_a_producers_batches_lead_into_those_that_follow() -> None:
+async def test_a_producers_batches_lead_into_those_that_follow() -> None:
     log = Log()
     log.put("a", numbered(1, 0, b"an attempt that never arrived"), time_ms=1)
     log.commit(log.put("b", build_batch(b"zero"), time_ms=2), receipt=False)
     log.commit(log.put("b", numbered(1, 0, b"one")))
-    assert log.read(log.rebuild()) == log.records
+    assert log.read(await log.rebuild()) == log.records
 
 
-def test_a_batch_that_overtook_its_predecessor_was_refused() -> None:
+async def test_a_batch_that_overtook_its_predecessor_was_refused() -> None:
     """Both in one section, of a producer of which nothing else is known; its retry is in the next."""
     log = Log()
     log.commit(log.put("b", build_batch(b"zero")))
@@ -126,20 +125,20 @@ def test_a_batch_that_overtook_its_predecessor_was_refused() -> None:
     log.commit(log.put("a", numbered(1, 1, b"two")), receipt=False)
     log.commit(log.put("b", build_batch(b"three")))
     assert list(log.records.values()) == [b"zero", b"one", b"two", b"three"]
-    assert log.read(log.rebuild()) == log.records
+    assert log.read(await log.rebuild()) == log.records
 
 
-def test_what_the_log_has_later_was_not_there_yet() -> None:
+async def test_what_the_log_has_later_was_not_there_yet() -> None:
     """A batch that came before its predecessor, of which a receipt tells, was refused."""
     log = Log()
     log.commit(log.put("a", build_batch(b"zero"), numbered(1, 1, b"two")), receipt=False)
     log.commit(log.put("b", numbered(1, 0, b"one")))
     log.commit(log.put("a", numbered(1, 1, b"two")), receipt=False)
     log.commit(log.put("b", build_batch(b"three")))
-    assert log.read(log.rebuild()) == log.records
+    assert log.read(await log.rebuild()) == log.records
 
 
-def test_a_section_is_judged_by_the_log_where_it_begins() -> None:
+async def test_a_section_is_judged_by_the_log_where_it_begins() -> None:
     """The saved state tells where its second batch is, which lies in another section, too: only from there on it is
     seen why its first was refused, and that its third fills the gap."""
     log = Log()
@@ -150,11 +149,11 @@ def test_a_section_is_judged_by_the_log_where_it_begins() -> None:
     )
     saved = dict(log.producers)
     log.commit(log.put("a", build_batch(b"three"), time_ms=3))
-    found = log.read(log.rebuild(saved=saved))
+    found = log.read(await log.rebuild(saved=saved))
     assert {offset: found[offset] for offset in log.records} == log.records
 
 
-def test_a_batch_that_landed_again_after_its_producers_row_had_expired_fills_its_gap() -> None:
+async def test_a_batch_that_landed_again_after_its_producers_row_had_expired_fills_its_gap() -> None:
     """Receipts tell of the first attempt and of what follows the second, of the second itself none does."""
     log = Log()
     log.commit(log.put("a", numbered(1, 0, b"zero"), numbered(1, 1, b"one")))
@@ -163,48 +162,48 @@ def test_a_batch_that_landed_again_after_its_producers_row_had_expired_fills_its
     log.commit(log.put("c", numbered(1, 1, b"one")), receipt=False)
     log.commit(log.put("d", build_batch(b"five")))
     assert sorted(log.records) == list(range(6))
-    assert log.read(log.rebuild()) == log.records
+    assert log.read(await log.rebuild()) == log.records
 
 
-def test_a_gap_from_before_the_row_expired_is_filled_though_the_state_tells_of_the_second_attempt() -> None:
+async def test_a_gap_from_before_the_row_expired_is_filled_though_the_state_tells_of_the_second_attempt() -> None:
     """Both attempts are there once each, though no receipt tells of either."""
     log = Log()
     log.commit(log.put("a", numbered(1, 0, b"zero")), receipt=False)
     log.commit(log.put("b", build_batch(b"one")))
     log.producers.clear()
     log.commit(log.put("c", numbered(1, 0, b"zero")), receipt=False)
-    rebuilt = log.rebuild(saved=log.producers)
+    rebuilt = await log.rebuild(saved=log.producers)
     assert log.read(rebuilt) == log.records
     assert {extent.object_key for extent in rebuilt.extents} == {"a-1", "b-1", "c-1"}
 
 
-def test_behind_the_end_an_attempt_at_a_batch_that_is_there_is_left_out() -> None:
+async def test_behind_the_end_an_attempt_at_a_batch_that_is_there_is_left_out() -> None:
     log = Log()
     log.commit(log.put("a", numbered(1, 0, b"zero")))
     log.producers.clear()
     log.commit(log.put("b", numbered(1, 0, b"zero")), receipt=False)
-    rebuilt = log.rebuild()
+    rebuilt = await log.rebuild()
     assert log.read(rebuilt) == {0: b"zero"}
     assert rebuilt.left_out == 1
 
 
-def test_records_that_are_nowhere_are_told() -> None:
+async def test_records_that_are_nowhere_are_told() -> None:
     log = Log()
     log.commit(log.put("a", build_batch(b"zero", b"one")), receipt=False)
     log.commit(log.put("b", build_batch(b"two")))
     del log.sections[0]
     with pytest.raises(StorageError, match="offset 0 to 1 were in the log, and no WAL object has them"):
-        log.rebuild()
+        await log.rebuild()
 
 
-def test_a_damaged_section_is_named_unless_the_table_has_it() -> None:
+async def test_a_damaged_section_is_named_unless_the_table_has_it() -> None:
     log = Log()
     log.commit(log.put("a", build_batch(b"zero")))
     log.commit(log.put("a", build_batch(b"one")))
     log.objects["a-1"] = log.objects["a-1"][:-1] + b"?"
-    assert log.read(log.rebuild(frontier=1)) == {1: b"one"}
+    assert log.read(await log.rebuild(frontier=1)) == {1: b"one"}
     with pytest.raises(StorageError, match="a-1 is damaged"):
-        log.rebuild()
+        await log.rebuild()
 
 
 def play(seed: int) -> Log:
@@ -249,9 +248,9 @@ def play(seed: int) -> Log:
 
 
 @pytest.mark.parametrize("seed", range(400))
-def test_a_random_history_is_rebuilt_with_every_record_once(seed: int) -> None:
+async def test_a_random_history_is_rebuilt_with_every_record_once(seed: int) -> None:
     log = play(seed)
-    rebuilt = log.rebuild(saved=log.producers)
+    rebuilt = await log.rebuild(saved=log.producers)
     found = log.read(rebuilt)
     assert sorted(found) == list(range(rebuilt.next_offset))
     values = list(found.values())

@@ -49,15 +49,12 @@ def lakehouse(folder: Path, seed: int = 1) -> AbstractAsyncContextManager[Lakeho
     return open_lakehouse(objects.open(f"file://{folder}/bucket"), seed)
 
 
-def run(folder: Path, test: Callable[[Lakehouse], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        async with lakehouse(folder) as house:
-            await test(house)
-
-    asyncio.run(whole())
+async def run(folder: Path, test: Callable[[Lakehouse], Awaitable[None]]) -> None:
+    async with lakehouse(folder) as house:
+        await test(house)
 
 
-def test_a_topic_fills_the_table_that_an_engine_made_for_it(tmp_path: Path) -> None:
+async def test_a_topic_fills_the_table_that_an_engine_made_for_it(tmp_path: Path) -> None:
     async def test(house: Lakehouse) -> None:
         table_id = await engine_table(house, **{"owner": "ann", "write.delete.mode": "merge-on-read"})
         before = await house.catalog.engines.load(NAME)
@@ -73,33 +70,30 @@ def test_a_topic_fills_the_table_that_an_engine_made_for_it(tmp_path: Path) -> N
         assert after.metadata.properties["write.delete.mode"] == "copy-on-write", "what a stream sets holds"
         assert (await house.catalog.load(table_id)).frontier == (0, 2)
 
-    run(tmp_path, test)
+    await run(tmp_path, test)
 
 
-def test_the_stream_of_a_lost_cluster_goes_on_from_its_table(tmp_path: Path) -> None:
-    async def whole() -> None:
-        async with lakehouse(tmp_path) as old:
-            topic = await old.streams.create_topic("orders", 2, ALIAS)
-            await old.produce(topic, 0, b"a", b"b")
-            await old.produce(topic, 1, b"c")
-            await old.tick()
-            left = (await old.catalog.load(topic.topic_id)).metadata_location
-        async with lakehouse(tmp_path, seed=2) as new:
-            await new.catalog.commits.pointers.create_namespace(("sales",), {})
-            await new.catalog.engines.register(NAME, left)
-            again = await new.streams.create_topic("orders", 2, ALIAS)
-            assert await new.consume(again, 0) == [(0, b"a"), (1, b"b")], "before any pipeline ran"
-            assert await new.produce(again, 0, b"d") == 2
-            assert await new.produce(again, 1, b"e") == 1
-            assert await new.consume(again, 0) == [(0, b"a"), (1, b"b"), (2, b"d")]
-            assert not (await new.tick()).failures
-            assert await rows(new) == [(0, 0, b"a"), (0, 1, b"b"), (0, 2, b"d"), (1, 0, b"c"), (1, 1, b"e")]
-            assert await new.consume(again, 1) == [(0, b"c"), (1, b"e")]
-
-    asyncio.run(whole())
+async def test_the_stream_of_a_lost_cluster_goes_on_from_its_table(tmp_path: Path) -> None:
+    async with lakehouse(tmp_path) as old:
+        topic = await old.streams.create_topic("orders", 2, ALIAS)
+        await old.produce(topic, 0, b"a", b"b")
+        await old.produce(topic, 1, b"c")
+        await old.tick()
+        left = (await old.catalog.load(topic.topic_id)).metadata_location
+    async with lakehouse(tmp_path, seed=2) as new:
+        await new.catalog.commits.pointers.create_namespace(("sales",), {})
+        await new.catalog.engines.register(NAME, left)
+        again = await new.streams.create_topic("orders", 2, ALIAS)
+        assert await new.consume(again, 0) == [(0, b"a"), (1, b"b")], "before any pipeline ran"
+        assert await new.produce(again, 0, b"d") == 2
+        assert await new.produce(again, 1, b"e") == 1
+        assert await new.consume(again, 0) == [(0, b"a"), (1, b"b"), (2, b"d")]
+        assert not (await new.tick()).failures
+        assert await rows(new) == [(0, 0, b"a"), (0, 1, b"b"), (0, 2, b"d"), (1, 0, b"c"), (1, 1, b"e")]
+        assert await new.consume(again, 1) == [(0, b"c"), (1, b"e")]
 
 
-def test_what_the_creation_left_undone_the_pipeline_does(tmp_path: Path) -> None:
+async def test_what_the_creation_left_undone_the_pipeline_does(tmp_path: Path) -> None:
     async def test(house: Lakehouse) -> None:
         table_id = await engine_table(house)
         topic = await house.streams.topics.create("orders", 1, ALIAS, begun=Begun(table_id, (0,)))
@@ -107,10 +101,10 @@ def test_what_the_creation_left_undone_the_pipeline_does(tmp_path: Path) -> None
         assert not (await house.tick()).failures
         assert await rows(house) == [(0, 0, b"a")]
 
-    run(tmp_path, test)
+    await run(tmp_path, test)
 
 
-def test_a_table_that_changed_meanwhile_is_reported_and_nothing_is_lost(tmp_path: Path) -> None:
+async def test_a_table_that_changed_meanwhile_is_reported_and_nothing_is_lost(tmp_path: Path) -> None:
     async def test(house: Lakehouse) -> None:
         table_id = await engine_table(house)
         topic = await house.streams.topics.create("orders", 1, ALIAS, begun=Begun(table_id, (0,)))
@@ -122,7 +116,7 @@ def test_a_table_that_changed_meanwhile_is_reported_and_nothing_is_lost(tmp_path
         assert "its column amount is none that a stream fills" in str(failure.error)
         assert await house.consume(topic, 0) == [(0, b"a")]
 
-    run(tmp_path, test)
+    await run(tmp_path, test)
 
 
 @pytest.mark.parametrize(
@@ -135,41 +129,38 @@ def test_a_table_that_changed_meanwhile_is_reported_and_nothing_is_lost(tmp_path
         ),
     ],
 )
-def test_columns_that_no_stream_fills_are_named(tmp_path: Path, schema: Schema, reason: str) -> None:
+async def test_columns_that_no_stream_fills_are_named(tmp_path: Path, schema: Schema, reason: str) -> None:
     async def test(house: Lakehouse) -> None:
         await engine_table(house, schema)
         with pytest.raises(InvalidSetting, match=reason):
             await house.streams.create_topic("orders", 1, ALIAS)
         assert await house.streams.topics.list() == []
 
-    run(tmp_path, test)
+    await run(tmp_path, test)
 
 
-def test_partitions_must_be_as_many_as_the_stream_had_and_rows_must_be_of_a_stream(tmp_path: Path) -> None:
-    async def whole() -> None:
-        async with lakehouse(tmp_path) as old:
-            topic = await old.streams.create_topic("orders", 2, ALIAS)
-            await old.produce(topic, 0, b"a")
-            await old.tick()
-            left = (await old.catalog.load(topic.topic_id)).metadata_location
-        async with lakehouse(tmp_path, seed=2) as new:
-            await new.catalog.commits.pointers.create_namespace(("sales",), {})
-            await new.catalog.engines.register(NAME, left)
-            with pytest.raises(InvalidSetting, match="its stream has 2 partitions: create the topic with as many"):
-                await new.streams.create_topic("orders", 3, ALIAS)
-            for change, reason in (
-                (SetPropertiesUpdate(updates={FRONTIER_PROPERTY: "0,0"}), "has offset 0, which the log has not given"),
-                (RemovePropertiesUpdate(removals=[FRONTIER_PROPERTY]), "it has rows that no stream wrote"),
-            ):
-                await new.catalog.engines.commit(NAME, (), [change])
-                with pytest.raises(InvalidSetting, match=reason):
-                    await new.streams.create_topic("orders", 2, ALIAS)
-            assert await new.streams.topics.list() == []
-
-    asyncio.run(whole())
+async def test_partitions_must_be_as_many_as_the_stream_had_and_rows_must_be_of_a_stream(tmp_path: Path) -> None:
+    async with lakehouse(tmp_path) as old:
+        topic = await old.streams.create_topic("orders", 2, ALIAS)
+        await old.produce(topic, 0, b"a")
+        await old.tick()
+        left = (await old.catalog.load(topic.topic_id)).metadata_location
+    async with lakehouse(tmp_path, seed=2) as new:
+        await new.catalog.commits.pointers.create_namespace(("sales",), {})
+        await new.catalog.engines.register(NAME, left)
+        with pytest.raises(InvalidSetting, match="its stream has 2 partitions: create the topic with as many"):
+            await new.streams.create_topic("orders", 3, ALIAS)
+        for change, reason in (
+            (SetPropertiesUpdate(updates={FRONTIER_PROPERTY: "0,0"}), "has offset 0, which the log has not given"),
+            (RemovePropertiesUpdate(removals=[FRONTIER_PROPERTY]), "it has rows that no stream wrote"),
+        ):
+            await new.catalog.engines.commit(NAME, (), [change])
+            with pytest.raises(InvalidSetting, match=reason):
+                await new.streams.create_topic("orders", 2, ALIAS)
+        assert await new.streams.topics.list() == []
 
 
-def test_no_topic_gets_the_id_of_one_that_was_deleted(tmp_path: Path) -> None:
+async def test_no_topic_gets_the_id_of_one_that_was_deleted(tmp_path: Path) -> None:
     """Whatever is still under way against the dead one's log would meet the new one's."""
 
     async def test(house: Lakehouse) -> None:
@@ -185,10 +176,10 @@ def test_no_topic_gets_the_id_of_one_that_was_deleted(tmp_path: Path) -> None:
         with pytest.raises(InvalidSetting, match="is or was the table of another topic of this cluster"):
             await house.streams.create_topic("orders", 1, ALIAS)
 
-    run(tmp_path, test)
+    await run(tmp_path, test)
 
 
-def test_of_two_topics_made_on_one_table_one_has_it(tmp_path: Path) -> None:
+async def test_of_two_topics_made_on_one_table_one_has_it(tmp_path: Path) -> None:
     async def test(house: Lakehouse) -> None:
         table_id = await engine_table(house)
         made = await asyncio.gather(
@@ -201,10 +192,10 @@ def test_of_two_topics_made_on_one_table_one_has_it(tmp_path: Path) -> None:
         await house.tick()
         assert await rows(house) == [(0, 0, b"a")]
 
-    run(tmp_path, test)
+    await run(tmp_path, test)
 
 
-def test_of_two_topics_of_one_name_made_on_one_table_one_is_there_whole(tmp_path: Path) -> None:
+async def test_of_two_topics_of_one_name_made_on_one_table_one_is_there_whole(tmp_path: Path) -> None:
     async def test(house: Lakehouse) -> None:
         await engine_table(house)
         made = await asyncio.gather(
@@ -216,4 +207,4 @@ def test_of_two_topics_of_one_name_made_on_one_table_one_is_there_whole(tmp_path
         assert await rows(house) == [(0, 0, b"a")]
         assert (await house.catalog.engines.load(NAME)).metadata.properties[FRONTIER_PROPERTY] == "1"
 
-    run(tmp_path, test)
+    await run(tmp_path, test)

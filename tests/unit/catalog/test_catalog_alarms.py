@@ -34,7 +34,7 @@ from lakestream.table.view import View
         (SetPropertiesUpdate(updates={"lakestream.topic-id": "x"}), "topic-id"),
     ],
 )
-def test_a_table_without_its_properties_is_an_alarm(
+async def test_a_table_without_its_properties_is_an_alarm(
     tmp_path: Path, update: RemovePropertiesUpdate | SetPropertiesUpdate, word: str
 ) -> None:
     async def test(table: StreamTable, view: View) -> None:
@@ -51,10 +51,10 @@ def test_a_table_without_its_properties_is_an_alarm(
             await table.tables.load(ORDERS)
         assert view.table in str(caught.value)
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_lost_metadata_is_an_alarm_that_names_the_file(tmp_path: Path) -> None:
+async def test_lost_metadata_is_an_alarm_that_names_the_file(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         view = await table.append(view)
 
@@ -75,7 +75,7 @@ def test_lost_metadata_is_an_alarm_that_names_the_file(tmp_path: Path) -> None:
         document.unlink()
         await load_anew(ObjectMissing, r"metadata\.json")
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_lost_metadata_is_an_alarm_that_names_the_file(tmp_path: Path) -> None:
         (DataFileContent.POSITION_DELETES, FileFormat.PUFFIN, "deletion vectors"),
     ],
 )
-def test_deletes_that_cannot_be_applied_are_an_alarm(
+async def test_deletes_that_cannot_be_applied_are_an_alarm(
     tmp_path: Path, content: DataFileContent, file_format: FileFormat, word: str
 ) -> None:
     async def test(table: StreamTable, _view: View) -> None:
@@ -110,10 +110,10 @@ def test_deletes_that_cannot_be_applied_are_an_alarm(
         with pytest.raises(StorageError, match=word):
             await load_deletes([found], ParquetFiles(MemoryObjects(table.clock)), SharedCache(1))
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_a_file_without_bounds_may_match_anything(tmp_path: Path) -> None:
+async def test_a_file_without_bounds_may_match_anything(tmp_path: Path) -> None:
     async def test(table: StreamTable, _view: View) -> None:
         io = table.tables.commits.files.io
         path = f"file://{tmp_path}/foreign.avro"
@@ -134,10 +134,10 @@ def test_a_file_without_bounds_may_match_anything(tmp_path: Path) -> None:
         assert {found.partition_min, found.partition_max, found.offset_min, found.offset_max} == {None}
         assert found.timestamp_max_ms is None
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_the_index_is_bounded(tmp_path: Path) -> None:
+async def test_the_index_is_bounded(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         for _ in range(4):
             view = await table.append(view)
@@ -153,4 +153,4 @@ def test_the_index_is_bounded(tmp_path: Path) -> None:
         small.get(manifests[-1], RAW)
         assert small.reads == 2 * len(manifests)
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)

@@ -1,6 +1,5 @@
 """A table and its topic part, and more than one process sees to it at the same time."""
 
-import asyncio
 from uuid import UUID
 
 from support.tables import ORDERS
@@ -20,15 +19,11 @@ class _Overtaken(Pointers):
         return found
 
 
-def test_a_table_that_another_dropped_meanwhile_is_detached() -> None:
+async def test_a_table_that_another_dropped_meanwhile_is_detached() -> None:
     """Whoever finds a name without a pointer, or a pointer without a name, drops what is left of the two."""
-
-    async def main() -> None:
-        pointers = _Overtaken(MemoryStore(system()))
-        await pointers.add(ORDERS, Pointer("there", bound=True))
-        await pointers.bind(ORDERS, TableName(("default",), "orders"), make_namespace=True)
-        assert await detach(pointers, ORDERS) is None
-        assert await pointers.get(ORDERS) is None
-        assert await pointers.tables(("default",)) == []
-
-    asyncio.run(main())
+    pointers = _Overtaken(MemoryStore(system()))
+    await pointers.add(ORDERS, Pointer("there", bound=True))
+    await pointers.bind(ORDERS, TableName(("default",), "orders"), make_namespace=True)
+    assert await detach(pointers, ORDERS) is None
+    assert await pointers.get(ORDERS) is None
+    assert await pointers.tables(("default",)) == []

@@ -14,7 +14,7 @@ from lakestream.errors import CorruptObject
 from lakestream.table.view import View
 
 
-def test_every_kind_of_metadata_file_is_checked_by_its_name(tmp_path: Path) -> None:
+async def test_every_kind_of_metadata_file_is_checked_by_its_name(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         view = await table.append(await table.append(view))
         folder = table.root / "_iceberg"
@@ -37,10 +37,10 @@ def test_every_kind_of_metadata_file_is_checked_by_its_name(tmp_path: Path) -> N
             path.write_bytes(data)
         assert await table.offsets() == [0, 1, 2, 3]
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_manifests_of_other_engines_that_are_cut_short_or_lack_a_field_are_an_error(tmp_path: Path) -> None:
+async def test_manifests_of_other_engines_that_are_cut_short_or_lack_a_field_are_an_error(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         await table.append(view)
         folder = table.root / "_iceberg"
@@ -63,4 +63,4 @@ def test_manifests_of_other_engines_that_are_cut_short_or_lack_a_field_are_an_er
         with pytest.raises(CorruptObject, match=r"manifest .*foreign\.avro"):
             read_entries(files, renamed(entry, f"file://{foreign}", entry.manifest_length))
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)

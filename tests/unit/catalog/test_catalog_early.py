@@ -1,6 +1,5 @@
 """What a broker knows of tables before it has loaded what reads them."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -26,23 +25,17 @@ async def _early(*, bound: bool) -> EarlyViews:
     return EarlyViews(pointers, _NotLoaded())  # type: ignore[arg-type]
 
 
-def test_pointers_and_names_are_told_at_once() -> None:
-    async def main() -> None:
-        early = await _early(bound=True)
-        assert await early.pointer(ORDERS) == "there"
-        assert await early.adoptable(TableName(("default",), "other"), 1) is None
-        detached = await early.detach(ORDERS)
-        assert detached == f"default.orders__{ORDERS.hex[:8]}"
-        assert await early.pointer(ORDERS) is None
-
-    asyncio.run(main())
+async def test_pointers_and_names_are_told_at_once() -> None:
+    early = await _early(bound=True)
+    assert await early.pointer(ORDERS) == "there"
+    assert await early.adoptable(TableName(("default",), "other"), 1) is None
+    detached = await early.detach(ORDERS)
+    assert detached == f"default.orders__{ORDERS.hex[:8]}"
+    assert await early.pointer(ORDERS) is None
 
 
-def test_what_is_in_a_table_has_to_wait() -> None:
-    async def main() -> None:
-        early = await _early(bound=False)
-        for asked in (early.load(ORDERS), early.adoptable(NAME, 1)):
-            with pytest.raises(AssertionError, match="has to wait"):
-                await asked
-
-    asyncio.run(main())
+async def test_what_is_in_a_table_has_to_wait() -> None:
+    early = await _early(bound=False)
+    for asked in (early.load(ORDERS), early.adoptable(NAME, 1)):
+        with pytest.raises(AssertionError, match="has to wait"):
+            await asked

@@ -1,7 +1,6 @@
 """Tables in a catalog that cannot refuse: what somebody did to one is found, nothing is committed on top, and what was
 good is served on. On PyIceberg's SQL catalog."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +30,7 @@ from lakestream.runtime import system
 from lakestream.table.schema import CLUSTER_PROPERTY, FRONTIER_PROPERTY, TOPIC_ID_PROPERTY
 from lakestream.table.view import View
 
-Run = Callable[[Callable[["Scene"], Awaitable[None]]], None]
+Run = Callable[[Callable[["Scene"], Awaitable[None]]], Awaitable[None]]
 NAME = ("default", "orders")
 SQL = "pyiceberg.catalog.sql.SqlCatalog"
 
@@ -83,7 +82,7 @@ def run(tmp_path: Path) -> Run:
             await tables.close()
             outsider.close()
 
-    return lambda test: asyncio.run(main(test))
+    return main
 
 
 def drop_column(scene: Scene) -> None:
@@ -142,7 +141,7 @@ def drop(scene: Scene) -> None:
         (drop, "so it was dropped or renamed"),
     ],
 )
-def test_damage_stops_commits_and_the_last_good_view_is_served(
+async def test_damage_stops_commits_and_the_last_good_view_is_served(
     run: Run, damage: Callable[[Scene], None], words: str
 ) -> None:
     async def test(scene: Scene) -> None:
@@ -160,10 +159,10 @@ def test_damage_stops_commits_and_the_last_good_view_is_served(
         served = await scene.restarted().load(ORDERS)
         assert (list(served.files), served.frontier) == (list(good.files), (6,))
 
-    run(test)
+    await run(test)
 
 
-def test_a_table_that_went_back_is_not_served(run: Run) -> None:
+async def test_a_table_that_went_back_is_not_served(run: Run) -> None:
     async def test(scene: Scene) -> None:
         past = scene.table.metadata_location
         good = await scene.append()
@@ -177,11 +176,11 @@ def test_a_table_that_went_back_is_not_served(run: Run) -> None:
         for views in (scene.views, scene.restarted()):
             assert (await views.load(ORDERS)).frontier == good.frontier
 
-    run(test)
+    await run(test)
 
 
 @pytest.mark.parametrize("frontier", ["99", "0", None, "nonsense"])
-def test_the_frontier_outlives_a_change_of_its_property(run: Run, frontier: str | None) -> None:
+async def test_the_frontier_outlives_a_change_of_its_property(run: Run, frontier: str | None) -> None:
     async def test(scene: Scene) -> None:
         with scene.table.transaction() as change:
             if frontier is None:
@@ -192,10 +191,10 @@ def test_the_frontier_outlives_a_change_of_its_property(run: Run, frontier: str 
         assert (await scene.append()).frontier == (6,)
         assert scene.table.properties[FRONTIER_PROPERTY] == "6"
 
-    run(test)
+    await run(test)
 
 
-def test_a_frontier_that_nothing_proves_is_an_alarm(run: Run) -> None:
+async def test_a_frontier_that_nothing_proves_is_an_alarm(run: Run) -> None:
     async def test(scene: Scene) -> None:
         with scene.table.transaction() as change:
             change.set_properties({FRONTIER_PROPERTY: "99"})
@@ -205,10 +204,10 @@ def test_a_frontier_that_nothing_proves_is_an_alarm(run: Run) -> None:
         ):
             await scene.place.tables(scene.store, system()).load(ORDERS)
 
-    run(test)
+    await run(test)
 
 
-def test_a_rollback_is_a_delete(run: Run) -> None:
+async def test_a_rollback_is_a_delete(run: Run) -> None:
     async def test(scene: Scene) -> None:
         first = scene.table.metadata.current_snapshot_id
         await scene.append()
@@ -218,10 +217,10 @@ def test_a_rollback_is_a_delete(run: Run) -> None:
         assert (view.frontier, len(view.files)) == ((6,), 1)
         assert (await scene.append()).frontier == (9,)
 
-    run(test)
+    await run(test)
 
 
-def test_a_commit_between_load_and_commit_is_a_conflict(
+async def test_a_commit_between_load_and_commit_is_a_conflict(
     run: Run,
 ) -> None:
     async def test(scene: Scene) -> None:
@@ -234,10 +233,10 @@ def test_a_commit_between_load_and_commit_is_a_conflict(
             await scene.tables.commit(view, add=[file], remove=[], frontier=(5,))
         assert (await scene.tables.load(ORDERS)).frontier == (6,)
 
-    run(test)
+    await run(test)
 
 
-def test_a_commit_that_was_sent_twice_is_one_commit(run: Run) -> None:
+async def test_a_commit_that_was_sent_twice_is_one_commit(run: Run) -> None:
     """The second is refused because of the first; nothing of the first may be deleted for that."""
 
     async def test(scene: Scene) -> None:
@@ -254,7 +253,7 @@ def test_a_commit_that_was_sent_twice_is_one_commit(run: Run) -> None:
         assert (await scene.append()).frontier == (9,)
         assert scene.table.scan(selected_fields=("_offset",)).to_arrow().num_rows == 9
 
-    run(test)
+    await run(test)
 
 
 @pytest.mark.parametrize(
@@ -266,16 +265,16 @@ def test_a_commit_that_was_sent_twice_is_one_commit(run: Run) -> None:
         (CommitFailedException("no"), Conflict),
     ],
 )
-def test_outcomes_are_told_apart(run: Run, error: Exception, expected: type[Exception]) -> None:
+async def test_outcomes_are_told_apart(run: Run, error: Exception, expected: type[Exception]) -> None:
     async def test(scene: Scene) -> None:
         with patch(f"{SQL}.commit_table", side_effect=error), pytest.raises(expected):
             await scene.append()
         assert (await scene.append()).frontier == (6,)
 
-    run(test)
+    await run(test)
 
 
-def test_a_catalog_that_does_not_answer_stops_no_reader(
+async def test_a_catalog_that_does_not_answer_stops_no_reader(
     run: Run,
 ) -> None:
     async def test(scene: Scene) -> None:
@@ -287,7 +286,7 @@ def test_a_catalog_that_does_not_answer_stops_no_reader(
             assert await scene.restarted().pointer(ORDERS) == good.metadata_location
         assert await scene.views.load(ORDERS) == good
 
-    run(test)
+    await run(test)
 
 
 def test_settings_that_name_no_catalog_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,7 +304,7 @@ def test_settings_that_name_no_catalog_are_refused(monkeypatch: pytest.MonkeyPat
     assert CatalogClient("books", {}).place == "books (sql, postgresql+psycopg2://127.0.0.1/books)"
 
 
-def test_a_commit_that_comes_before_the_rename_of_a_detached_table_costs_a_try(run: Run) -> None:
+async def test_a_commit_that_comes_before_the_rename_of_a_detached_table_costs_a_try(run: Run) -> None:
     """A Metastore compares when it renames, too."""
 
     async def test(scene: Scene) -> None:
@@ -314,10 +313,10 @@ def test_a_commit_that_comes_before_the_rename_of_a_detached_table_costs_a_try(r
             assert await scene.tables.detach(ORDERS) == "default.orders__11111111"
         assert rename.call_count == 3
 
-    run(test)
+    await run(test)
 
 
-def test_a_table_that_changes_all_the_time_is_left_to_the_next_who_detaches(run: Run) -> None:
+async def test_a_table_that_changes_all_the_time_is_left_to_the_next_who_detaches(run: Run) -> None:
     async def test(scene: Scene) -> None:
         with patch(f"{SQL}.rename_table", side_effect=CommitFailedException("the table has been modified")):
             with pytest.raises(Conflict):
@@ -325,4 +324,4 @@ def test_a_table_that_changes_all_the_time_is_left_to_the_next_who_detaches(run:
         assert await scene.tables.detach(ORDERS) == "default.orders__11111111"
         assert ("default", "orders__11111111") in scene.outsider.list_tables("default")
 
-    run(test)
+    await run(test)

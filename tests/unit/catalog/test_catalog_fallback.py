@@ -1,7 +1,6 @@
 """Which views of tables in an external catalog are served: in another format too, and never one in which rows are
 back that were served as deleted. On PyIceberg's SQL catalog."""
 
-import asyncio
 import json
 import sqlite3
 from collections.abc import Awaitable, Callable
@@ -27,7 +26,7 @@ from lakestream.table.view import View
 
 pytestmark = pytest.mark.filterwarnings("ignore:Parquet writer option")
 NAME = ("default", "orders")
-Run = Callable[[Callable[["Scene"], Awaitable[None]]], None]
+Run = Callable[[Callable[["Scene"], Awaitable[None]]], Awaitable[None]]
 
 
 @dataclass
@@ -81,10 +80,10 @@ def run(tmp_path: Path) -> Run:
                 await each.close()
             outsider.close()
 
-    return lambda test: asyncio.run(main(test))
+    return main
 
 
-def test_format_3_is_read_and_never_committed_to(run: Run) -> None:
+async def test_format_3_is_read_and_never_committed_to(run: Run) -> None:
     async def test(scene: Scene) -> None:
         location = scene.change(format_version=3, next_row_id=6)
         [tables] = scene.opened
@@ -108,18 +107,18 @@ def test_format_3_is_read_and_never_committed_to(run: Run) -> None:
         for each in (broker, scene.broker()):
             assert (await each.load(ORDERS)).metadata_location == location
 
-    run(test)
+    await run(test)
 
 
-def test_a_format_that_nobody_knows_yet_is_not_read(run: Run) -> None:
+async def test_a_format_that_nobody_knows_yet_is_not_read(run: Run) -> None:
     async def test(scene: Scene) -> None:
         scene.change(format_version=4)
         assert (await scene.broker().load(ORDERS)).metadata_location == scene.first.metadata_location
 
-    run(test)
+    await run(test)
 
 
-def test_a_view_is_served_only_when_the_note_says_so(run: Run) -> None:
+async def test_a_view_is_served_only_when_the_note_says_so(run: Run) -> None:
     """Another broker notes the view before a delete, just when this one is about to note the view after it."""
 
     async def test(scene: Scene) -> None:
@@ -143,10 +142,10 @@ def test_a_view_is_served_only_when_the_note_says_so(run: Run) -> None:
         for each in (broker, scene.broker()):
             assert (await each.load(ORDERS)).metadata_location == newer
 
-    run(test)
+    await run(test)
 
 
-def test_an_older_view_is_not_fallen_back_on(run: Run) -> None:
+async def test_an_older_view_is_not_fallen_back_on(run: Run) -> None:
     """This broker has it in memory; another has served a newer one, which cannot be read any more."""
 
     async def test(scene: Scene) -> None:
@@ -164,4 +163,4 @@ def test_an_older_view_is_not_fallen_back_on(run: Run) -> None:
         for broker in (slow, scene.broker()):
             assert (await broker.load(ORDERS)).metadata_location == newer
 
-    run(test)
+    await run(test)

@@ -15,7 +15,7 @@ from lakestream.runtime import Runtime
 from lakestream.table.view import View
 
 
-def test_only_new_manifests_of_others_are_read(tmp_path: Path) -> None:
+async def test_only_new_manifests_of_others_are_read(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         for _ in range(5):
             view = await table.append(view)
@@ -32,10 +32,10 @@ def test_only_new_manifests_of_others_are_read(tmp_path: Path) -> None:
         finally:
             await other.close()
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_manifests_are_merged_and_nothing_is_lost(tmp_path: Path) -> None:
+async def test_manifests_are_merged_and_nothing_is_lost(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         for number in range(24):
             view = await table.append(view, 1, spec_id=number % 2)
@@ -59,20 +59,20 @@ def test_manifests_are_merged_and_nothing_is_lost(tmp_path: Path) -> None:
         assert await table.offsets() == [n for n in range(24) if n not in (3, 4, 20)]
         assert len(view.files) == 21
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_old_metadata_is_trimmed(tmp_path: Path) -> None:
+async def test_old_metadata_is_trimmed(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         for _ in range(24):
             view = await table.tables.commit(view, add=[], remove=[], frontier=view.frontier)
         documents = {name for name in table.metadata_files() if name.endswith(".json")}
         assert sorted(int(name[:5]) for name in documents) == list(range(4, 25))
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_snapshots_are_capped_and_take_their_files_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_snapshots_are_capped_and_take_their_files_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakestream.catalog.manifests.expiry.MAX_SNAPSHOTS", 8)
     monkeypatch.setattr("lakestream.catalog.manifests.expiry.KEPT_SNAPSHOTS", 5)
 
@@ -105,10 +105,10 @@ def test_snapshots_are_capped_and_take_their_files_along(tmp_path: Path, monkeyp
         old = StaticTable.from_metadata(location).scan(snapshot_id=tagged).to_arrow()
         assert old["_offset"].to_pylist() == [0, 1]
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_removed_files_go_when_no_snapshot_names_them_and_not_before(
+async def test_removed_files_go_when_no_snapshot_names_them_and_not_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lakestream.catalog.manifests.expiry.MAX_SNAPSHOTS", 8)
@@ -132,10 +132,10 @@ def test_removed_files_go_when_no_snapshot_names_them_and_not_before(
         assert Path(elsewhere.path.removeprefix("file://")).exists(), "outside the table's folder it is not ours"
         assert await table.offsets() == [0, 1, 2, 3]
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_reach_names_what_is_in_use_and_knows_what_a_dead_attempt_left(tmp_path: Path) -> None:
+async def test_reach_names_what_is_in_use_and_knows_what_a_dead_attempt_left(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         view = await table.append(view)
         old = view.files[0]
@@ -154,4 +154,4 @@ def test_reach_names_what_is_in_use_and_knows_what_a_dead_attempt_left(tmp_path:
         assert not any(reach.is_dead_metadata(path) for path in on_disk)
         assert not reach.is_dead_metadata(f"{folder}/{attempt}-m0.avro"), "another engine's"
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)

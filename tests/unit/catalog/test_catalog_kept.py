@@ -113,7 +113,7 @@ def plain_all(records: Sequence[Record]) -> list[Any]:
 
 @settings(max_examples=15, deadline=None)
 @given(kinds=st.lists(st.sampled_from(STEPS), min_size=1, max_size=24))
-def test_what_is_kept_is_what_is_stored(kinds: list[str]) -> None:
+async def test_what_is_kept_is_what_is_stored(kinds: list[str]) -> None:
     async def test(table: StreamTable, view: View) -> None:
         for kind in kinds:
             view = await step(table, view, kind)
@@ -123,10 +123,10 @@ def test_what_is_kept_is_what_is_stored(kinds: list[str]) -> None:
         patch.setattr(expiry, "MAX_SNAPSHOTS", 8)
         patch.setattr(expiry, "KEPT_SNAPSHOTS", 5)
         patch.setattr(merge, "FAN_IN", 3)
-        run_with_table(Path(folder), test)
+        await run_with_table(Path(folder), test)
 
 
-def test_merging_what_was_written_here_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_merging_what_was_written_here_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(table: StreamTable, view: View) -> None:
         read: list[str] = []
         new_input = table.tables.commits.files.io.new_input
@@ -142,10 +142,10 @@ def test_merging_what_was_written_here_reads_nothing(tmp_path: Path, monkeypatch
         assert [path for path in read if not path.endswith(".parquet")] == []
         assert await table.offsets() == list(range(25))
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_metadata_shares_what_did_not_change_and_is_what_pyiceberg_makes(tmp_path: Path) -> None:
+async def test_metadata_shares_what_did_not_change_and_is_what_pyiceberg_makes(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         for _ in range(4):
             view = await table.append(view)
@@ -166,10 +166,10 @@ def test_metadata_shares_what_did_not_change_and_is_what_pyiceberg_makes(tmp_pat
         assert new.snapshots[0].parent_snapshot_id is None
         assert metadata_json(base) == before
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_manifests_say_of_themselves_what_pyiceberg_says(tmp_path: Path) -> None:
+async def test_manifests_say_of_themselves_what_pyiceberg_says(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         view = await table.append(await table.append(view, spec_id=1))
         metadata, index, io = await metadata_of(table), table.tables.commits.index, table.tables.commits.files.io
@@ -192,7 +192,7 @@ def test_manifests_say_of_themselves_what_pyiceberg_says(tmp_path: Path) -> None
             writer.add_manifests(list(manifests))
         assert header(io.new_input(snapshot.manifest_list)) == header(io.new_input(copied.location))
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
 def header(file: InputFile) -> dict[str, str]:
@@ -200,7 +200,9 @@ def header(file: InputFile) -> dict[str, str]:
         return opened.header.meta
 
 
-def test_a_commit_whose_files_cannot_be_made_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_commit_whose_files_cannot_be_made_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The one that fails is not the last that is begun: the others are done before anything is deleted."""
 
     async def test(table: StreamTable, view: View) -> None:
@@ -228,4 +230,4 @@ def test_a_commit_whose_files_cannot_be_made_leaves_nothing(tmp_path: Path, monk
         view = await table.append(view)
         assert len(view.files) == 2
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)

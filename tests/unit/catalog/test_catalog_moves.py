@@ -1,6 +1,5 @@
 """Several pointers moved at once: all or none, whatever stops when and whoever comes between."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
@@ -72,23 +71,20 @@ async def leftovers(store: MemoryStore) -> list[object]:
     return [*(intent for intent in intents if intent), *await store.range("moves", "", "z")]
 
 
-def test_all_move_and_nothing_is_left() -> None:
-    async def test() -> None:
-        store = MemoryStore(system())
-        moves = moves_of(await tables_of(store))
-        await Pointers(store).swing_all(MOVE, moves, 0)
-        assert await locations(store) == {"new"}
-        assert await leftovers(store) == []
-        with pytest.raises(Conflict):
-            await Pointers(store).swing_all(OTHER, moves, 0)
-        assert await locations(store) == {"new"}
-        assert await leftovers(store) == []
-
-    asyncio.run(test())
+async def test_all_move_and_nothing_is_left() -> None:
+    store = MemoryStore(system())
+    moves = moves_of(await tables_of(store))
+    await Pointers(store).swing_all(MOVE, moves, 0)
+    assert await locations(store) == {"new"}
+    assert await leftovers(store) == []
+    with pytest.raises(Conflict):
+        await Pointers(store).swing_all(OTHER, moves, 0)
+    assert await locations(store) == {"new"}
+    assert await leftovers(store) == []
 
 
 @pytest.mark.parametrize("applies", [False, True])
-def test_a_crash_at_any_call_leaves_all_or_none(applies: bool) -> None:
+async def test_a_crash_at_any_call_leaves_all_or_none(applies: bool) -> None:
     async def test(at: int) -> tuple[set[str], bool]:
         store = Steps(at, stop, applies=applies)
         rows = await tables_of(store)
@@ -116,24 +112,20 @@ def test_a_crash_at_any_call_leaves_all_or_none(applies: bool) -> None:
         assert await leftovers(store) == []
         return seen, ended < at
 
-    async def every() -> list[set[str]]:
-        outcomes = []
-        for at in range(1, MOST_CALLS):
-            seen, over = await test(at)
-            outcomes.append(seen)
-            if over:
-                break
-        else:
-            pytest.fail("the move has more steps than were tried")
-        return outcomes
-
-    outcomes = asyncio.run(every())
+    outcomes = []
+    for at in range(1, MOST_CALLS):
+        seen, over = await test(at)
+        outcomes.append(seen)
+        if over:
+            break
+    else:
+        pytest.fail("the move has more steps than were tried")
     assert {"old"} in outcomes
     assert {"new"} in outcomes
 
 
 @pytest.mark.parametrize("rival", ["swing", "move", "drop", "read"])
-def test_a_rival_between_any_two_calls_and_the_move_are_one_after_the_other(rival: str) -> None:
+async def test_a_rival_between_any_two_calls_and_the_move_are_one_after_the_other(rival: str) -> None:
     async def test(at: int) -> bool:
         seen: list[set[str]] = []
         won: list[bool] = []
@@ -182,37 +174,30 @@ def test_a_rival_between_any_two_calls_and_the_move_are_one_after_the_other(riva
             assert after == (["new", "new", None] if won[0] else ["old", "old", None])
         return over
 
-    async def every() -> None:
-        for at in range(1, MOST_CALLS):
-            if await test(at):
-                return
-        pytest.fail("the move has more steps than were tried")
-
-    asyncio.run(every())
+    for at in range(1, MOST_CALLS):
+        if await test(at):
+            return
+    pytest.fail("the move has more steps than were tried")
 
 
-def test_a_late_intent_of_an_abandoned_move_never_counts() -> None:
+async def test_a_late_intent_of_an_abandoned_move_never_counts() -> None:
     """Its maker slept between two intents; meanwhile the move was given up and forgotten."""
+    calls = 0
 
-    async def test() -> None:
-        calls = 0
+    async def give_up() -> None:
+        row = await Pointers(store).get(TABLES[0])
+        assert row is not None
+        await Pointers(store).swing(TABLES[0], row.version, Pointer("rival", bound=True))
 
-        async def give_up() -> None:
-            row = await Pointers(store).get(TABLES[0])
-            assert row is not None
-            await Pointers(store).swing(TABLES[0], row.version, Pointer("rival", bound=True))
-
-        for at in range(1, MOST_CALLS):
-            store = Steps(at, give_up)
-            rows = await tables_of(store)
-            store.counting = True
-            try:
-                await Pointers(store).swing_all(MOVE, moves_of(rows), 0)
-            except Conflict:
-                calls += 1
-                store.counting = False
-                found = [await Pointers(store).get(table) for table in TABLES]
-                assert [row and row.pointer.metadata_location for row in found] == ["rival", "old", "old"]
-        assert calls > 2
-
-    asyncio.run(test())
+    for at in range(1, MOST_CALLS):
+        store = Steps(at, give_up)
+        rows = await tables_of(store)
+        store.counting = True
+        try:
+            await Pointers(store).swing_all(MOVE, moves_of(rows), 0)
+        except Conflict:
+            calls += 1
+            store.counting = False
+            found = [await Pointers(store).get(table) for table in TABLES]
+            assert [row and row.pointer.metadata_location for row in found] == ["rival", "old", "old"]
+    assert calls > 2

@@ -1,6 +1,5 @@
 """Names, namespaces and pointers on the store, when things go wrong in between."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
@@ -42,12 +41,9 @@ class FailingStore(MemoryStore):
         return outcomes
 
 
-def run(test: Callable[[FailingStore, Pointers], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        store = FailingStore(system())
-        await test(store, Pointers(store))
-
-    asyncio.run(whole())
+async def run(test: Callable[[FailingStore, Pointers], Awaitable[None]]) -> None:
+    store = FailingStore(system())
+    await test(store, Pointers(store))
 
 
 def name(text: str) -> TableName:
@@ -60,7 +56,7 @@ async def make(pointers: Pointers, table_id: UUID, text: str) -> PointerRow:
     return row
 
 
-def test_a_pointer_swings_once_per_version() -> None:
+async def test_a_pointer_swings_once_per_version() -> None:
     async def test(_store: FailingStore, pointers: Pointers) -> None:
         first = await pointers.add(ORDERS, Pointer("a"))
         assert await pointers.add(ORDERS, Pointer("b")) == first
@@ -72,10 +68,10 @@ def test_a_pointer_swings_once_per_version() -> None:
             await pointers.swing(OTHER, first.version, Pointer("c"))
         assert await pointers.get(OTHER) is None
 
-    run(test)
+    await run(test)
 
 
-def test_a_pointer_back_at_its_old_value_is_not_the_old_pointer() -> None:
+async def test_a_pointer_back_at_its_old_value_is_not_the_old_pointer() -> None:
     async def test(_store: FailingStore, pointers: Pointers) -> None:
         first = await pointers.add(ORDERS, Pointer("a"))
         second = await pointers.swing(ORDERS, first.version, Pointer("b"))
@@ -83,10 +79,10 @@ def test_a_pointer_back_at_its_old_value_is_not_the_old_pointer() -> None:
         with pytest.raises(Conflict):
             await pointers.swing(ORDERS, first.version, Pointer("late"))
 
-    run(test)
+    await run(test)
 
 
-def test_binding_is_idempotent_and_a_name_is_one_tables() -> None:
+async def test_binding_is_idempotent_and_a_name_is_one_tables() -> None:
     async def test(_store: FailingStore, pointers: Pointers) -> None:
         with pytest.raises(UnknownNamespace):
             await pointers.bind(ORDERS, name("t"))
@@ -98,10 +94,10 @@ def test_binding_is_idempotent_and_a_name_is_one_tables() -> None:
         assert await pointers.resolve(name("t")) == ORDERS
         assert await pointers.tables(DEFAULT) == ["t"]
 
-    run(test)
+    await run(test)
 
 
-def test_names_are_listed_by_namespace_only() -> None:
+async def test_names_are_listed_by_namespace_only() -> None:
     async def test(_store: FailingStore, pointers: Pointers) -> None:
         await make(pointers, ORDERS, "a")
         await pointers.create_namespace(("default", "deep"), {})
@@ -119,10 +115,10 @@ def test_names_are_listed_by_namespace_only() -> None:
             with pytest.raises(RequestError):
                 await pointers.create_namespace(bad, {})
 
-    run(test)
+    await run(test)
 
 
-def test_renaming_moves_the_name_and_nothing_else() -> None:
+async def test_renaming_moves_the_name_and_nothing_else() -> None:
     async def test(_store: FailingStore, pointers: Pointers) -> None:
         await make(pointers, ORDERS, "a")
         await make(pointers, OTHER, "b")
@@ -136,11 +132,11 @@ def test_renaming_moves_the_name_and_nothing_else() -> None:
         assert await pointers.tables(DEFAULT) == ["b", "c"]
         assert (await pointers.name_of(ORDERS), await pointers.get(ORDERS)) == (name("c"), row)
 
-    run(test)
+    await run(test)
 
 
 @pytest.mark.parametrize("applies", [False, True])
-def test_a_drop_that_was_cut_off_is_finished_by_the_next_one(applies: bool) -> None:
+async def test_a_drop_that_was_cut_off_is_finished_by_the_next_one(applies: bool) -> None:
     async def test(store: FailingStore, pointers: Pointers) -> None:
         await make(pointers, ORDERS, "a")
         await make(pointers, OTHER, "b")
@@ -156,10 +152,10 @@ def test_a_drop_that_was_cut_off_is_finished_by_the_next_one(applies: bool) -> N
         await pointers.drop_namespace(DEFAULT)
         assert await store.range("tables", "", "~") == []
 
-    run(test)
+    await run(test)
 
 
-def test_a_drop_does_not_take_a_table_that_a_topic_took_over_meanwhile() -> None:
+async def test_a_drop_does_not_take_a_table_that_a_topic_took_over_meanwhile() -> None:
     async def test(store: FailingStore, pointers: Pointers) -> None:
         row = await make(pointers, ORDERS, "a")
         await pointers.swing(ORDERS, row.version, Pointer("adopted", bound=True))
@@ -170,10 +166,10 @@ def test_a_drop_does_not_take_a_table_that_a_topic_took_over_meanwhile() -> None
         assert adopted is not None
         assert adopted.pointer == Pointer("adopted", bound=True)
 
-    run(test)
+    await run(test)
 
 
-def test_a_drop_that_was_announced_loses_to_the_topic_whoever_finishes_it() -> None:
+async def test_a_drop_that_was_announced_loses_to_the_topic_whoever_finishes_it() -> None:
     async def test(store: FailingStore, pointers: Pointers) -> None:
         row = await make(pointers, ORDERS, "a")
         plain = store.range
@@ -191,10 +187,10 @@ def test_a_drop_that_was_announced_loses_to_the_topic_whoever_finishes_it() -> N
         assert await pointers.get(ORDERS) is not None
         assert await plain("tables", "gone/", "gone0") == []
 
-    run(test)
+    await run(test)
 
 
-def test_a_drop_that_the_version_before_began_is_finished() -> None:
+async def test_a_drop_that_the_version_before_began_is_finished() -> None:
     async def test(store: FailingStore, pointers: Pointers) -> None:
         await pointers.add(ORDERS, Pointer("left"))
         key = f"gone/{ORDERS.hex}"
@@ -204,10 +200,10 @@ def test_a_drop_that_the_version_before_began_is_finished() -> None:
         assert await pointers.get(ORDERS) is None
         assert await store.range("tables", "", "~") == []
 
-    run(test)
+    await run(test)
 
 
-def test_a_namespace_is_not_dropped_under_a_table_that_arrives() -> None:
+async def test_a_namespace_is_not_dropped_under_a_table_that_arrives() -> None:
     async def test(store: FailingStore, pointers: Pointers) -> None:
         await pointers.create_namespace(DEFAULT, {"a": "1"})
         plain = store.range
@@ -224,4 +220,4 @@ def test_a_namespace_is_not_dropped_under_a_table_that_arrives() -> None:
         assert await pointers.namespace(DEFAULT) == {"a": "1"}
         assert await pointers.tables(DEFAULT) == ["late"]
 
-    run(test)
+    await run(test)

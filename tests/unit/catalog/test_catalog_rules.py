@@ -1,6 +1,5 @@
 """What an engine's commit may do to a stream's table, and the sentence it gets otherwise."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -45,19 +44,16 @@ async def refused(engine: Outsider, work: Awaitable[object], match: str) -> None
     assert set((engine.root / "_iceberg").iterdir()) == files
 
 
-def run(folder: Path, test: Callable[[Outsider], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        table = StreamTable(folder)
-        try:
-            view = await table.tables.create(ORDERS, "orders", 2)
-            for end in (5, 10):
-                files = [write_file(table.data, end - 5, end, partition=partition, spec_id=1) for partition in (0, 1)]
-                view = await table.tables.commit(view, add=files, remove=[], frontier=(end, end))
-            await test(Outsider(table.tables, ORDERS, view))
-        finally:
-            await table.tables.close()
-
-    asyncio.run(whole())
+async def run(folder: Path, test: Callable[[Outsider], Awaitable[None]]) -> None:
+    table = StreamTable(folder)
+    try:
+        view = await table.tables.create(ORDERS, "orders", 2)
+        for end in (5, 10):
+            files = [write_file(table.data, end - 5, end, partition=partition, spec_id=1) for partition in (0, 1)]
+            view = await table.tables.commit(view, add=files, remove=[], frontier=(end, end))
+        await test(Outsider(table.tables, ORDERS, view))
+    finally:
+        await table.tables.close()
 
 
 def of(view: View, partition: int) -> list[DataFile]:
@@ -66,7 +62,7 @@ def of(view: View, partition: int) -> list[DataFile]:
     )
 
 
-def test_rows_may_move_change_and_go(tmp_path: Path) -> None:
+async def test_rows_may_move_change_and_go(tmp_path: Path) -> None:
     async def test(engine: Outsider) -> None:
         await engine.commit(add=[engine.file(0, 10)], remove=of(engine.view, 0))
         [moved] = of(await engine.load(), 0)
@@ -78,11 +74,11 @@ def test_rows_may_move_change_and_go(tmp_path: Path) -> None:
         assert [(file.partition_min, file.offset_min) for file in after.files] == [(0, 2), (1, 5)]
         assert (await engine.commit()).location != after.metadata_location
 
-    run(tmp_path, test)
+    await run(tmp_path, test)
 
 
 @pytest.mark.parametrize("where", ["in the table", "in a gap", "at the frontier"])
-def test_an_append_is_refused(tmp_path: Path, where: str) -> None:
+async def test_an_append_is_refused(tmp_path: Path, where: str) -> None:
     async def test(engine: Outsider) -> None:
         if where == "in a gap":
             await engine.commit(remove=of(engine.view, 0)[1:])
@@ -90,10 +86,10 @@ def test_an_append_is_refused(tmp_path: Path, where: str) -> None:
         word = "offset 11 where the table ends at 10" if where == "at the frontier" else "2 rows would be appended"
         await refused(engine, engine.commit(add=[engine.file(first, first + 2)]), f"{word}.*produce")
 
-    run(tmp_path, test)
+    await run(tmp_path, test)
 
 
-def test_more_rows_than_were_there_are_refused(tmp_path: Path) -> None:
+async def test_more_rows_than_were_there_are_refused(tmp_path: Path) -> None:
     async def test(engine: Outsider) -> None:
         first, second = of(engine.view, 0)
         work = engine.commit(add=[engine.file(0, 6)], remove=[first])
@@ -107,15 +103,15 @@ def test_more_rows_than_were_there_are_refused(tmp_path: Path) -> None:
         work = engine.commit(add=[engine.file(0, 5, partition=2)], remove=[first])
         await refused(engine, work, "partition 2, and the topic has 2")
 
-    run(tmp_path, test)
+    await run(tmp_path, test)
 
 
-def test_rows_in_too_few_offsets_are_refused(tmp_path: Path) -> None:
+async def test_rows_in_too_few_offsets_are_refused(tmp_path: Path) -> None:
     async def test(engine: Outsider) -> None:
         twice = iceberg_file(f"file://{engine.root}/data/x.parquet", record_count=6, offsets=(0, 4))
         await refused(engine, engine.commit_entries(twice), "6 rows with only 5 offsets")
 
-    run(tmp_path, test)
+    await run(tmp_path, test)
 
 
 @pytest.mark.parametrize(
@@ -129,25 +125,25 @@ def test_rows_in_too_few_offsets_are_refused(tmp_path: Path) -> None:
         ({}, "no bounds of _stream_partition and _offset"),
     ],
 )
-def test_files_that_no_stream_can_be_served_from_are_refused(
+async def test_files_that_no_stream_can_be_served_from_are_refused(
     tmp_path: Path, given: dict[str, object], word: str
 ) -> None:
     async def test(engine: Outsider) -> None:
         await refused(engine, engine.commit_entries(iceberg_file(f"file:{engine.root}/data/x", **given)), word)
 
-    run(tmp_path, test)
+    await run(tmp_path, test)
 
 
-def test_files_elsewhere_are_refused(tmp_path: Path) -> None:
+async def test_files_elsewhere_are_refused(tmp_path: Path) -> None:
     async def test(engine: Outsider) -> None:
         file = write_file(tmp_path / "elsewhere", 0, 5, spec_id=1)
         work = engine.commit(add=[file], remove=of(engine.view, 0)[:1])
         await refused(engine, work, "outside of the table's folder")
 
-    run(tmp_path, test)
+    await run(tmp_path, test)
 
 
-def test_an_update_by_position_passes(tmp_path: Path) -> None:
+async def test_an_update_by_position_passes(tmp_path: Path) -> None:
     async def test(engine: Outsider) -> None:
         deletes = iceberg_file("file:///deletes", content=DataFileContent.POSITION_DELETES, record_count=2)
         updated = iceberg_file(f"file:{engine.root}/data/new", record_count=2, offsets=(1, 3))
@@ -158,10 +154,10 @@ def test_an_update_by_position_passes(tmp_path: Path) -> None:
         more = iceberg_file("file:///more", content=DataFileContent.POSITION_DELETES, record_count=2)
         await refused(engine, engine.commit_entries(more, inserted), "3 rows would be added where 2 are removed")
 
-    run(tmp_path, test)
+    await run(tmp_path, test)
 
 
-def test_a_rollback_is_a_delete_and_can_be_undone(tmp_path: Path) -> None:
+async def test_a_rollback_is_a_delete_and_can_be_undone(tmp_path: Path) -> None:
     async def test(engine: Outsider) -> None:
         current = await engine.tables.commits.load(ORDERS)
         assert current is not None
@@ -177,10 +173,10 @@ def test_a_rollback_is_a_delete_and_can_be_undone(tmp_path: Path) -> None:
         await engine.update(on("main", after.snapshot_id))
         assert (await engine.load()).files == after.files
 
-    run(tmp_path, test)
+    await run(tmp_path, test)
 
 
-def test_a_branch_is_the_owners_until_main_shall_follow_it(tmp_path: Path) -> None:
+async def test_a_branch_is_the_owners_until_main_shall_follow_it(tmp_path: Path) -> None:
     async def test(engine: Outsider) -> None:
         done = await engine.commit(add=[engine.file(20, 30)], branch="mine")
         [appended] = [ref.snapshot_id for name, ref in done.metadata.refs.items() if name == "mine"]
@@ -191,10 +187,10 @@ def test_a_branch_is_the_owners_until_main_shall_follow_it(tmp_path: Path) -> No
         await engine.update(on("main", cleaned))
         assert len((await engine.load()).files) == 3
 
-    run(tmp_path, test)
+    await run(tmp_path, test)
 
 
-def test_the_frontier_is_not_an_engines_to_move(tmp_path: Path) -> None:
+async def test_the_frontier_is_not_an_engines_to_move(tmp_path: Path) -> None:
     async def test(engine: Outsider) -> None:
         for text, word in (("12,10", "by the pipeline alone"), ("10,9", "would fall"), ("10", "would fall")):
             move = SetPropertiesUpdate(updates={FRONTIER_PROPERTY: text})
@@ -202,10 +198,10 @@ def test_the_frontier_is_not_an_engines_to_move(tmp_path: Path) -> None:
         away = SetPropertiesUpdate(updates={"write.metadata.path": "file:///elsewhere"})
         await refused(engine, engine.update(away), "write.metadata.path")
 
-    run(tmp_path, test)
+    await run(tmp_path, test)
 
 
-def test_a_change_that_still_holds_survives_a_commit_that_comes_first(tmp_path: Path) -> None:
+async def test_a_change_that_still_holds_survives_a_commit_that_comes_first(tmp_path: Path) -> None:
     """Spark's ALTER TABLE gives up at the first conflict, and the table of a busy topic changes all the time."""
 
     async def test(table: StreamTable, view: View) -> None:
@@ -229,10 +225,10 @@ def test_a_change_that_still_holds_survives_a_commit_that_comes_first(tmp_path: 
         with pytest.raises(Conflict, match="main has changed"):
             await engines.commit(name, [seen], [SetPropertiesUpdate(updates={"comment": "late"})])
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_only_manifests_that_the_commit_changes_are_read(tmp_path: Path) -> None:
+async def test_only_manifests_that_the_commit_changes_are_read(tmp_path: Path) -> None:
     async def test(engine: Outsider) -> None:
         for end in range(15, 40, 5):
             files = [engine.file(end - 5, end)]
@@ -248,7 +244,7 @@ def test_only_manifests_that_the_commit_changes_are_read(tmp_path: Path) -> None
         check_outside(cold, before.metadata, after.metadata)
         assert cold.reads == 3, "the one that lost a file, and what it became: one without the file, one with the new"
 
-    run(tmp_path, test)
+    await run(tmp_path, test)
 
 
 def spec(*fields: tuple[int, Transform[Any, Any]]) -> tuple[TableUpdate, ...]:
@@ -256,7 +252,7 @@ def spec(*fields: tuple[int, Transform[Any, Any]]) -> tuple[TableUpdate, ...]:
     return AddPartitionSpecUpdate(spec=PartitionSpec(*made, spec_id=2)), SetDefaultSpecUpdate(spec_id=-1)
 
 
-def test_an_owners_spec_keeps_the_streams_own_fields(tmp_path: Path) -> None:
+async def test_an_owners_spec_keeps_the_streams_own_fields(tmp_path: Path) -> None:
     async def test(engine: Outsider) -> None:
         partition, window = (1, IdentityTransform()), (2, TruncateTransform(OFFSET_WINDOW))
         for wrong in ((partition,), (window,), (partition, (2, TruncateTransform(10))), ((1, VoidTransform()), window)):
@@ -267,10 +263,10 @@ def test_an_owners_spec_keeps_the_streams_own_fields(tmp_path: Path) -> None:
         view = await engine.tables.commit(await engine.load(), add=[next_file], remove=[], frontier=(12, 10))
         assert len(view.files) == 5
 
-    run(tmp_path, test)
+    await run(tmp_path, test)
 
 
-def test_an_owners_columns_are_optional(tmp_path: Path) -> None:
+async def test_an_owners_columns_are_optional(tmp_path: Path) -> None:
     async def test(engine: Outsider) -> None:
         current = await engine.tables.commits.load(ORDERS)
         assert current is not None
@@ -287,10 +283,10 @@ def test_an_owners_columns_are_optional(tmp_path: Path) -> None:
         view = await engine.tables.commit(await engine.load(), add=[next_file], remove=[], frontier=(12, 10))
         assert len(view.files) == 5
 
-    run(tmp_path, test)
+    await run(tmp_path, test)
 
 
-def test_what_a_catalog_without_rules_let_in_is_found_in_the_view(tmp_path: Path) -> None:
+async def test_what_a_catalog_without_rules_let_in_is_found_in_the_view(tmp_path: Path) -> None:
     async def test(engine: Outsider) -> None:
         view = engine.view
         check_view(view)
@@ -308,4 +304,4 @@ def test_what_a_catalog_without_rules_let_in_is_found_in_the_view(tmp_path: Path
         unbounded = replace(first, partition_min=None, partition_max=None, offset_min=None, offset_max=None)
         check_view(replace(view, files=(unbounded, *view.files[1:])))
 
-    run(tmp_path, test)
+    await run(tmp_path, test)

@@ -123,7 +123,7 @@ def test_a_snapshot_that_says_nothing_of_itself_gets_one_too() -> None:
     assert vectors(metadata("20,5", 2, *TWO), bare) == ["20,5"]
 
 
-def test_the_catalog_stamps_tables_of_living_topics_only(tmp_path: Path) -> None:
+async def test_the_catalog_stamps_tables_of_living_topics_only(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         view = await table.append(view, 3)
         name = TableName(("default",), "orders")
@@ -151,4 +151,4 @@ def test_the_catalog_stamps_tables_of_living_topics_only(tmp_path: Path) -> None
         assert detached == "default.orders__11111111"
         assert await add(4, TableName(("default",), "orders__11111111")) is None
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)

@@ -17,7 +17,7 @@ from lakestream.table.shape import RAW
 from lakestream.table.view import View
 
 
-def test_the_columns_keep_their_ids_and_specs(tmp_path: Path) -> None:
+async def test_the_columns_keep_their_ids_and_specs(tmp_path: Path) -> None:
     async def test(table: StreamTable, _view: View) -> None:
         current = await table.tables.commits.load(ORDERS)
         assert current is not None
@@ -29,10 +29,10 @@ def test_the_columns_keep_their_ids_and_specs(tmp_path: Path) -> None:
         assert metadata.properties["write.metadata.path"] == f"{metadata.location}/_iceberg"
         assert "format-version" not in metadata.properties
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_a_lost_race_leaves_only_the_winners_files(tmp_path: Path) -> None:
+async def test_a_lost_race_leaves_only_the_winners_files(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         winner: list[tuple[View, set[str]]] = []
 
@@ -51,10 +51,10 @@ def test_a_lost_race_leaves_only_the_winners_files(tmp_path: Path) -> None:
         assert await table.tables.load(ORDERS) == won
         assert await table.offsets() == [0, 1]
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_an_unknown_outcome_deletes_nothing(tmp_path: Path) -> None:
+async def test_an_unknown_outcome_deletes_nothing(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         table.store.lost = True
         with pytest.raises(Unavailable):
@@ -66,10 +66,10 @@ def test_an_unknown_outcome_deletes_nothing(tmp_path: Path) -> None:
         with pytest.raises(Conflict):
             await table.append(view)
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_a_failed_attempt_cleans_up_after_itself(tmp_path: Path) -> None:
+async def test_a_failed_attempt_cleans_up_after_itself(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         before = table.metadata_files()
         first, good = write_file(table.data, 0, 2), write_file(table.data, 0, 2)
@@ -86,10 +86,10 @@ def test_a_failed_attempt_cleans_up_after_itself(tmp_path: Path) -> None:
         assert table.metadata_files() == before
         assert await table.tables.load(ORDERS) == view
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_no_data_file_is_read_back(tmp_path: Path) -> None:
+async def test_no_data_file_is_read_back(tmp_path: Path) -> None:
     """What a manifest says of a file is what its writer told."""
 
     async def test(table: StreamTable, view: View) -> None:
@@ -99,10 +99,10 @@ def test_no_data_file_is_read_back(tmp_path: Path) -> None:
         assert (found.partition_min, found.partition_max, found.offset_min, found.offset_max) == (0, 0, 0, 2)
         assert (found.record_count, found.size_bytes, found.timestamp_max_ms) == (3, file.size_bytes, 2000)
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_everything_is_synced_before_the_pointer_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_everything_is_synced_before_the_pointer_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     plain = os.fsync
 
@@ -124,10 +124,10 @@ def test_everything_is_synced_before_the_pointer_moves(tmp_path: Path, monkeypat
         assert len(new) == 3
         assert new | {str(table.root / "_iceberg")} <= set(at_swing)
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_a_clock_that_goes_back_keeps_history_in_order(tmp_path: Path) -> None:
+async def test_a_clock_that_goes_back_keeps_history_in_order(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         view = await table.append(view)
         table.clock.ms -= 86_400_000
@@ -137,10 +137,10 @@ def test_a_clock_that_goes_back_keeps_history_in_order(tmp_path: Path) -> None:
         times = [entry.timestamp_ms for entry in current.metadata.snapshot_log]
         assert times == sorted(times)
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_a_watch_on_the_pointer_wakes_for_a_commit(tmp_path: Path) -> None:
+async def test_a_watch_on_the_pointer_wakes_for_a_commit(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         address = pointer_address(ORDERS)
         [entry] = await table.store.get([address])
@@ -150,4 +150,4 @@ def test_a_watch_on_the_pointer_wakes_for_a_commit(tmp_path: Path) -> None:
         await table.append(view)
         assert await watching
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)

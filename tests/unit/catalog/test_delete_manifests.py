@@ -117,7 +117,7 @@ def test_no_manifest_of_deletes_ends_this_process(tmp_path: Path) -> None:
     assert refused > MUTATIONS / 4
 
 
-def test_vectors_are_never_committed_nor_committed_upon(tmp_path: Path) -> None:
+async def test_vectors_are_never_committed_nor_committed_upon(tmp_path: Path) -> None:
     """Not by engines through the embedded catalog, and not by the pipeline in one that takes everything."""
     vector = PositionDeletes(PUFFIN, 1, vector=DeletionVector(DATA, 4, 40, 400))
 
@@ -130,4 +130,4 @@ def test_vectors_are_never_committed_nor_committed_upon(tmp_path: Path) -> None:
         with pytest.raises(StorageError, match="it has deletion vectors, which are read and never written"):
             check_view(replace(engine.view, deletes=(vector,)))
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)

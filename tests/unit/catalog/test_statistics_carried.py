@@ -70,7 +70,7 @@ def _places(metadata: TableMetadata) -> dict[int, str]:
     return {entry.snapshot_id: entry.statistics_path.rsplit("/", 1)[-1] for entry in metadata.statistics}
 
 
-def test_each_commit_takes_the_statistics_along_and_they_say_what_they_were_computed_from(tmp_path: Path) -> None:
+async def test_each_commit_takes_the_statistics_along_and_they_say_what_they_were_computed_from(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         view = await table.append(view)
         computed_from = view.snapshot_id
@@ -84,10 +84,10 @@ def test_each_commit_takes_the_statistics_along_and_they_say_what_they_were_comp
         assert path.exists()
         assert await table.offsets() == list(range(8))
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_an_expiry_takes_snapshots_but_not_the_statistics_of_main(tmp_path: Path) -> None:
+async def test_an_expiry_takes_snapshots_but_not_the_statistics_of_main(tmp_path: Path) -> None:
     """Also by the very commit that takes the statistics along, from a snapshot that was not the last."""
 
     async def test(table: StreamTable, view: View) -> None:
@@ -104,11 +104,11 @@ def test_an_expiry_takes_snapshots_but_not_the_statistics_of_main(tmp_path: Path
         assert _places(metadata) == {view.snapshot_id: "a.stats"}
         assert path.exists()
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
 @pytest.mark.parametrize("kind", ["tag", "branch"])
-def test_what_a_tag_or_branch_names_keeps_its_statistics_until_it_expires(tmp_path: Path, kind: str) -> None:
+async def test_what_a_tag_or_branch_names_keeps_its_statistics_until_it_expires(tmp_path: Path, kind: str) -> None:
     async def test(table: StreamTable, view: View) -> None:
         view = await table.append(view)
         kept = view.snapshot_id
@@ -127,10 +127,10 @@ def test_what_a_tag_or_branch_names_keeps_its_statistics_until_it_expires(tmp_pa
         assert not first.exists()
         assert second.exists()
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_newer_statistics_are_those_that_go_along_and_replaced_files_are_deleted(tmp_path: Path) -> None:
+async def test_newer_statistics_are_those_that_go_along_and_replaced_files_are_deleted(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         view = await table.append(view)
         first, second = _file(table, "a.stats"), _file(table, "b.stats")
@@ -141,10 +141,10 @@ def test_newer_statistics_are_those_that_go_along_and_replaced_files_are_deleted
         view = await table.append(await table.tables.load(ORDERS))
         assert _places(await _metadata(table)) == {view.snapshot_id: "b.stats"}
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_another_spelling_is_the_same_file(tmp_path: Path) -> None:
+async def test_another_spelling_is_the_same_file(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         view = await table.append(view)
         path, next_path = _file(table, "a.stats"), _file(table, "b.stats")
@@ -155,10 +155,10 @@ def test_another_spelling_is_the_same_file(tmp_path: Path) -> None:
         await _change(table, _statistics(f"file://{next_path}", view.snapshot_id))
         assert not path.exists()
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_after_a_rollback_statistics_of_what_was_left_behind_are_not_used(tmp_path: Path) -> None:
+async def test_after_a_rollback_statistics_of_what_was_left_behind_are_not_used(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         view = await table.append(view)
         back = view.snapshot_id
@@ -174,10 +174,10 @@ def test_after_a_rollback_statistics_of_what_was_left_behind_are_not_used(tmp_pa
         assert _places(metadata) == {left: "a.stats"}
         assert path.exists()
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_the_owner_may_forbid_that_files_are_deleted(tmp_path: Path) -> None:
+async def test_the_owner_may_forbid_that_files_are_deleted(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         view = await table.append(view)
         first, second = _file(table, "a.stats"), _file(table, "b.stats")
@@ -186,10 +186,10 @@ def test_the_owner_may_forbid_that_files_are_deleted(tmp_path: Path) -> None:
         await _change(table, _statistics(f"file://{second}", view.snapshot_id))
         assert first.exists()
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_an_entry_that_names_something_else_deletes_nothing(tmp_path: Path) -> None:
+async def test_an_entry_that_names_something_else_deletes_nothing(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         view = await table.append(view)
         beside = tmp_path / "beside.stats"
@@ -207,10 +207,10 @@ def test_an_entry_that_names_something_else_deletes_nothing(tmp_path: Path) -> N
         assert beside.exists()
         assert await table.offsets() == [0, 1]
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_a_purge_takes_the_statistics_too(tmp_path: Path) -> None:
+async def test_a_purge_takes_the_statistics_too(tmp_path: Path) -> None:
     async def test(table: StreamTable, view: View) -> None:
         view = await table.append(view)
         path = _file(table, "a.stats")
@@ -220,10 +220,10 @@ def test_a_purge_takes_the_statistics_too(tmp_path: Path) -> None:
         await table.tables.engines.drop(TableName(("default",), detached.rsplit(".", 1)[-1]), purge=True)
         assert not path.exists()
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_statistics_are_set_on_exactly_one_view(tmp_path: Path) -> None:
+async def test_statistics_are_set_on_exactly_one_view(tmp_path: Path) -> None:
     async def check(catalog: TableCatalog, view: View) -> None:
         blob = Blob("apache-datasketches-theta-v1", (6,), view.snapshot_id or 0, view.sequence_number, {"ndv": "3"})
         made = StatisticsFile(f"{view.location}/_iceberg/a.stats", 9, 5, (blob,))
@@ -243,4 +243,4 @@ def test_statistics_are_set_on_exactly_one_view(tmp_path: Path) -> None:
         first = await simulated.create(ORDERS, "orders", 1)
         await check(simulated, await simulated.commit(first, add=[], remove=[], frontier=(0,)))
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)

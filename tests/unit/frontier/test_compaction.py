@@ -108,127 +108,102 @@ class Shop:
         return rows
 
 
-def test_a_fold_leaves_the_newest_of_each_key_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        shop = Shop(monkeypatch)
-        await shop.create(2)
-        await shop.write({0: [(b"a", b"1"), (b"b", b"1"), (None, b"x"), (b"a", b"2")], 1: [(b"a", b"other")]})
-        await shop.write({0: [(b"b", b"2"), (b"", b"empty")]})
-        steps = await shop.fold()
-        assert [(step.files, step.rows, step.about) for step in steps] == [(2, 7, "of 7 new rows, 2 rows went")]
-        assert await shop.rows() == shop.newest()
-        assert await shop.fold() == [], "nothing is dirty any more"
-        await shop.write({0: [(b"a", b"3")]})
-        assert await shop.fold() == [], "too little is dirty"
-        assert (0, 3) in await shop.rows()
-        await shop.write({0: [(b"c", b"%d" % n) for n in range(6)]})
-        assert len(await shop.fold()) == 1
-        assert await shop.rows() == shop.newest()
-        assert (await shop.view()).frontier == (13, 1)
-        assert all(folded_ms(file) is not None for file in (await shop.view()).files)
-
-    asyncio.run(test())
+async def test_a_fold_leaves_the_newest_of_each_key_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop(monkeypatch)
+    await shop.create(2)
+    await shop.write({0: [(b"a", b"1"), (b"b", b"1"), (None, b"x"), (b"a", b"2")], 1: [(b"a", b"other")]})
+    await shop.write({0: [(b"b", b"2"), (b"", b"empty")]})
+    steps = await shop.fold()
+    assert [(step.files, step.rows, step.about) for step in steps] == [(2, 7, "of 7 new rows, 2 rows went")]
+    assert await shop.rows() == shop.newest()
+    assert await shop.fold() == [], "nothing is dirty any more"
+    await shop.write({0: [(b"a", b"3")]})
+    assert await shop.fold() == [], "too little is dirty"
+    assert (0, 3) in await shop.rows()
+    await shop.write({0: [(b"c", b"%d" % n) for n in range(6)]})
+    assert len(await shop.fold()) == 1
+    assert await shop.rows() == shop.newest()
+    assert (await shop.view()).frontier == (13, 1)
+    assert all(folded_ms(file) is not None for file in (await shop.view()).files)
 
 
-def test_a_tombstone_outlives_what_it_hides_for_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        shop = Shop(monkeypatch)
-        await shop.create(1, delete_retention_ms=str(HOUR), min_cleanable_dirty_ratio="0")
-        await shop.write({0: [(b"a", b"1"), (b"b", b"1"), (b"a", None)]})
+async def test_a_tombstone_outlives_what_it_hides_for_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop(monkeypatch)
+    await shop.create(1, delete_retention_ms=str(HOUR), min_cleanable_dirty_ratio="0")
+    await shop.write({0: [(b"a", b"1"), (b"b", b"1"), (b"a", None)]})
+    await shop.fold()
+    assert await shop.rows() == {(0, 1): (b"b", b"1"), (0, 2): (b"a", None)}
+    shop.world.clock.ms += HOUR // 2
+    await shop.write({0: [(b"c", b"1")]})
+    await shop.fold()
+    assert (0, 2) in await shop.rows()
+    for _ in range(9):
+        # Folds follow each other much faster than tombstones grow old.
+        shop.world.clock.ms += HOUR // 12
+        await shop.write({0: [(b"c", b"2")]})
         await shop.fold()
-        assert await shop.rows() == {(0, 1): (b"b", b"1"), (0, 2): (b"a", None)}
-        shop.world.clock.ms += HOUR // 2
-        await shop.write({0: [(b"c", b"1")]})
-        await shop.fold()
-        assert (0, 2) in await shop.rows()
-        for _ in range(9):
-            # Folds follow each other much faster than tombstones grow old.
-            shop.world.clock.ms += HOUR // 12
-            await shop.write({0: [(b"c", b"2")]})
-            await shop.fold()
-        assert set((await shop.check()).values()) == {(b"b", b"1"), (b"c", b"2")}
-
-    asyncio.run(test())
+    assert set((await shop.check()).values()) == {(b"b", b"1"), (b"c", b"2")}
 
 
-def test_what_is_not_compacted_is_not_folded(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        shop = Shop(monkeypatch)
-        await shop.create(1, cleanup_policy="delete")
-        await shop.write({0: [(b"a", b"1"), (b"a", b"2")]})
-        assert await shop.fold() == []
-        assert await shop.rows() == shop.written
-
-    asyncio.run(test())
+async def test_what_is_not_compacted_is_not_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop(monkeypatch)
+    await shop.create(1, cleanup_policy="delete")
+    await shop.write({0: [(b"a", b"1"), (b"a", b"2")]})
+    assert await shop.fold() == []
+    assert await shop.rows() == shop.written
 
 
-def test_compact_and_delete_do_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        shop = Shop(monkeypatch)
-        await shop.create(1, cleanup_policy="compact,delete", retention_ms="1000")
-        await shop.write({0: [(b"a", b"1"), (b"a", b"2")]})
-        shop.world.clock.ms += HOUR
-        done = await shop.maintenance().run()
-        assert [step.action for step in done.steps] == ["move log start", "fold keys"]
-        assert await shop.rows() == {(0, 1): (b"a", b"2")}
-
-    asyncio.run(test())
+async def test_compact_and_delete_do_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop(monkeypatch)
+    await shop.create(1, cleanup_policy="compact,delete", retention_ms="1000")
+    await shop.write({0: [(b"a", b"1"), (b"a", b"2")]})
+    shop.world.clock.ms += HOUR
+    done = await shop.maintenance().run()
+    assert [step.action for step in done.steps] == ["move log start", "fold keys"]
+    assert await shop.rows() == {(0, 1): (b"a", b"2")}
 
 
-def test_more_than_one_fold_takes_is_folded_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_than_one_fold_takes_is_folded_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakestream.frontier.upkeep.compaction.MAX_FOLD_ROWS", 8)
-
-    async def test() -> None:
-        shop = Shop(monkeypatch, World(settings=msgspec.structs.replace(FEW, min_merge_files=100)))
-        await shop.create(1, min_cleanable_dirty_ratio="0")
-        for number in range(6):
-            await shop.write({0: [(b"k%d" % n, b"%d" % number) for n in range(5)]})
-        for _ in range(8):
-            await shop.fold()
-        assert await shop.rows() == shop.newest()
-
-    asyncio.run(test())
+    shop = Shop(monkeypatch, World(settings=msgspec.structs.replace(FEW, min_merge_files=100)))
+    await shop.create(1, min_cleanable_dirty_ratio="0")
+    for number in range(6):
+        await shop.write({0: [(b"k%d" % n, b"%d" % number) for n in range(5)]})
+    for _ in range(8):
+        await shop.fold()
+    assert await shop.rows() == shop.newest()
 
 
-def test_rows_rewritten_by_an_engine_below_more_keys_than_a_fold_learns_are_folded(
+async def test_rows_rewritten_by_an_engine_below_more_keys_than_a_fold_learns_are_folded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("lakestream.frontier.upkeep.compaction.MAX_KEY_ROWS", 3)
-
-    async def test() -> None:
-        shop = Shop(monkeypatch, World(settings=msgspec.structs.replace(FEW, min_merge_files=100)))
-        await shop.create(1, min_cleanable_dirty_ratio="0")
-        for keys in (range(5), range(5, 15)):
-            await shop.write({0: [(b"k%d" % key, b"1") for key in keys]})
-            await shop.fold()
-        view = await shop.view()
-        below = [file for file in view.files if file.offset_min == 0]
-        lake = shop.world.pipeline(None)[0]._lake
-        rewritten = await Rewriter(lake.objects, max_bytes=1 << 20).rewrite(
-            below, [], shape=RAW, own_file_bytes=1 << 20
-        )
-        assert await put_in_place(lake, view, below, rewritten) is not None
-        assert None in map(folded_ms, (await shop.view()).files)
-        assert await shop.fold() != []
-        await shop.write({0: [(b"k1", b"2"), (b"k7", b"2")]})
+    shop = Shop(monkeypatch, World(settings=msgspec.structs.replace(FEW, min_merge_files=100)))
+    await shop.create(1, min_cleanable_dirty_ratio="0")
+    for keys in (range(5), range(5, 15)):
+        await shop.write({0: [(b"k%d" % key, b"1") for key in keys]})
         await shop.fold()
-        assert await shop.rows() == shop.newest()
-        assert None not in map(folded_ms, (await shop.view()).files)
+    view = await shop.view()
+    below = [file for file in view.files if file.offset_min == 0]
+    lake = shop.world.pipeline(None)[0]._lake
+    rewritten = await Rewriter(lake.objects, max_bytes=1 << 20).rewrite(below, [], shape=RAW, own_file_bytes=1 << 20)
+    assert await put_in_place(lake, view, below, rewritten) is not None
+    assert None in map(folded_ms, (await shop.view()).files)
+    assert await shop.fold() != []
+    await shop.write({0: [(b"k1", b"2"), (b"k7", b"2")]})
+    await shop.fold()
+    assert await shop.rows() == shop.newest()
+    assert None not in map(folded_ms, (await shop.view()).files)
 
-    asyncio.run(test())
 
-
-def test_a_file_too_large_to_hold_is_folded_a_row_group_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        tight = msgspec.structs.replace(FEW, max_rewrite_bytes=1)
-        shop = Shop(monkeypatch, World(settings=tight))
-        await shop.create(1)
-        await shop.write({0: [(b"k%d" % (n % 5), b"%d" % n) for n in range(40)]})
-        await shop.write({0: [(b"k1", b"last")]})
-        await shop.fold()
-        assert await shop.rows() == shop.newest()
-
-    asyncio.run(test())
+async def test_a_file_too_large_to_hold_is_folded_a_row_group_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    tight = msgspec.structs.replace(FEW, max_rewrite_bytes=1)
+    shop = Shop(monkeypatch, World(settings=tight))
+    await shop.create(1)
+    await shop.write({0: [(b"k%d" % (n % 5), b"%d" % n) for n in range(40)]})
+    await shop.write({0: [(b"k1", b"last")]})
+    await shop.fold()
+    assert await shop.rows() == shop.newest()
 
 
 WRITES = st.lists(
@@ -246,10 +221,11 @@ WRITES = st.lists(
 
 @settings(max_examples=40, deadline=None)
 @given(WRITES, st.integers(0, 2**32), st.integers(1, 80), st.sampled_from(["0", "0.5"]))
-def test_beside_pipelines_and_other_folds_no_newest_record_goes(
+async def test_beside_pipelines_and_other_folds_no_newest_record_goes(
     writes: list[dict[int, list[Pair]]], seed: int, crash_at: int, ratio: str
 ) -> None:
-    async def test(monkeypatch: pytest.MonkeyPatch) -> None:
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
         dice = random.Random(seed)
         shop = Shop(monkeypatch)
         await shop.create(2, min_cleanable_dirty_ratio=ratio, delete_retention_ms=str(HOUR))
@@ -282,9 +258,6 @@ def test_beside_pipelines_and_other_folds_no_newest_record_goes(
         rows = await shop.rows()
         left = {pair for pair in rows.values() if pair[0] is not None and pair[1] is None}
         assert not left, "tombstones go in the end"
-
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        asyncio.run(test(monkeypatch))
 
 
 def _slow(fuse: Fuse, dice: random.Random, world: World) -> object:

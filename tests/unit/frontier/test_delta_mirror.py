@@ -76,27 +76,24 @@ def _names(view: View) -> frozenset[str]:
     return frozenset(file.path.removeprefix(f"{view.location}/") for file in view.files)
 
 
-def test_each_commit_is_the_difference_to_the_newest_view() -> None:
-    async def scenario() -> None:
-        scene = Scene()
-        await scene.begin()
-        mirrors = scene.mirrors()
-        assert (await mirrors.mirror()).failures == ()
+async def test_each_commit_is_the_difference_to_the_newest_view() -> None:
+    scene = Scene()
+    await scene.begin()
+    mirrors = scene.mirrors()
+    assert (await mirrors.mirror()).failures == ()
+    await scene.check()
+    for drop in (0, 0, 2, 1):
+        await scene.change(drop=drop)
+        await scene.change()
+        assert (await mirrors.mirror()).commits == 1
         await scene.check()
-        for drop in (0, 0, 2, 1):
-            await scene.change(drop=drop)
-            await scene.change()
-            assert (await mirrors.mirror()).commits == 1
-            await scene.check()
-        before = len(await scene.versions())
-        assert (await mirrors.mirror()).commits == 0
-        assert (await scene.mirrors().mirror()).commits == 0
-        assert len(await scene.versions()) == before
-
-    asyncio.run(scenario())
+    before = len(await scene.versions())
+    assert (await mirrors.mirror()).commits == 0
+    assert (await scene.mirrors().mirror()).commits == 0
+    assert len(await scene.versions()) == before
 
 
-def test_a_crash_at_any_step_is_finished_by_the_next_run() -> None:
+async def test_a_crash_at_any_step_is_finished_by_the_next_run() -> None:
     async def scenario(at: int) -> bool:
         scene = Scene()
         await scene.begin()
@@ -110,12 +107,12 @@ def test_a_crash_at_any_step_is_finished_by_the_next_run() -> None:
         await scene.check()
         return fuse.blown
 
-    blown = [asyncio.run(scenario(at)) for at in range(1, 16)]
+    blown = [await scenario(at) for at in range(1, 16)]
     assert any(blown)
     assert not all(blown), "steps beyond the last one tried"
 
 
-def test_of_a_new_log_too() -> None:
+async def test_of_a_new_log_too() -> None:
     async def scenario(at: int) -> None:
         scene = Scene()
         await scene.begin()
@@ -127,10 +124,10 @@ def test_of_a_new_log_too() -> None:
         await scene.check()
 
     for at in range(1, 22):
-        asyncio.run(scenario(at))
+        await scenario(at)
 
 
-def test_a_mirror_that_sleeps_at_any_step_puts_nothing_back() -> None:
+async def test_a_mirror_that_sleeps_at_any_step_puts_nothing_back() -> None:
     async def scenario(at: int) -> bool:
         scene = Scene()
         await scene.begin()
@@ -151,129 +148,114 @@ def test_a_mirror_that_sleeps_at_any_step_puts_nothing_back() -> None:
         await scene.check()
         return fuse.blown
 
-    blown = [asyncio.run(scenario(at)) for at in range(1, 40)]
+    blown = [await scenario(at) for at in range(1, 40)]
     assert any(blown)
     assert not all(blown)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["change", "drop", "mirror", "both"]), st.integers(0, 14)), max_size=12))
-def test_any_history_of_changes_crashes_and_rivals(steps: list[tuple[str, int]]) -> None:
-    async def scenario() -> None:
-        scene = Scene()
-        await scene.begin()
-        for kind, number in steps:
-            if kind == "change":
-                await scene.change()
-            elif kind == "drop":
-                await scene.change(drop=number % 3)
-            elif kind == "mirror":
-                with contextlib.suppress(Crash):
-                    await scene.mirrors(Fuse(number)).mirror()
-            else:
-                await asyncio.gather(*(scene.mirrors(Fuse(99)).mirror() for _ in range(2)))
-        await scene.mirrors().mirror()
-        await scene.check()
-
-    asyncio.run(scenario())
+async def test_any_history_of_changes_crashes_and_rivals(steps: list[tuple[str, int]]) -> None:
+    scene = Scene()
+    await scene.begin()
+    for kind, number in steps:
+        if kind == "change":
+            await scene.change()
+        elif kind == "drop":
+            await scene.change(drop=number % 3)
+        elif kind == "mirror":
+            with contextlib.suppress(Crash):
+                await scene.mirrors(Fuse(number)).mirror()
+        else:
+            await asyncio.gather(*(scene.mirrors(Fuse(99)).mirror() for _ in range(2)))
+    await scene.mirrors().mirror()
+    await scene.check()
 
 
-def test_what_cannot_be_mirrored_stays_and_its_snapshot_is_held() -> None:
-    async def scenario() -> None:
-        scene = Scene()
-        await scene.begin()
-        await scene.change()
-        mirrors = scene.mirrors()
-        await mirrors.mirror()
-        shown = (await scene.versions())[-1]
-        held = (await scene.catalog.load(scene.topic.topic_id)).snapshot_id
-        assert scene.side.held == {scene.topic.topic_id: None}
+async def test_what_cannot_be_mirrored_stays_and_its_snapshot_is_held() -> None:
+    scene = Scene()
+    await scene.begin()
+    await scene.change()
+    mirrors = scene.mirrors()
+    await mirrors.mirror()
+    shown = (await scene.versions())[-1]
+    held = (await scene.catalog.load(scene.topic.topic_id)).snapshot_id
+    assert scene.side.held == {scene.topic.topic_id: None}
 
-        load = scene.catalog.load
+    load = scene.catalog.load
 
-        async def with_deletes(topic_id: Any) -> View:
-            return replace(await load(topic_id), deletes=(PositionDeletes("file:///x-deletes.parquet"),))
+    async def with_deletes(topic_id: Any) -> View:
+        return replace(await load(topic_id), deletes=(PositionDeletes("file:///x-deletes.parquet"),))
 
-        await scene.change()
-        scene.catalog.load = with_deletes  # type: ignore[method-assign]
-        [(topic, error)] = (await mirrors.mirror()).failures
-        assert topic == "orders"
-        assert isinstance(error, StorageError)
-        assert "copy-on-write" in str(error)
-        assert (await scene.versions())[-1] == shown
-        assert scene.side.held == {scene.topic.topic_id: held}
+    await scene.change()
+    scene.catalog.load = with_deletes  # type: ignore[method-assign]
+    [(topic, error)] = (await mirrors.mirror()).failures
+    assert topic == "orders"
+    assert isinstance(error, StorageError)
+    assert "copy-on-write" in str(error)
+    assert (await scene.versions())[-1] == shown
+    assert scene.side.held == {scene.topic.topic_id: held}
 
-        scene.catalog.load = load  # type: ignore[method-assign]
-        assert (await mirrors.mirror()).commits == 1
-        await scene.check()
-        assert scene.side.held == {scene.topic.topic_id: None}
-
-    asyncio.run(scenario())
+    scene.catalog.load = load  # type: ignore[method-assign]
+    assert (await mirrors.mirror()).commits == 1
+    await scene.check()
+    assert scene.side.held == {scene.topic.topic_id: None}
 
 
-def test_a_failing_log_is_left_alone_for_a_while() -> None:
-    async def scenario() -> None:
-        scene = Scene()
-        await scene.begin()
-        looks = 0
+async def test_a_failing_log_is_left_alone_for_a_while() -> None:
+    scene = Scene()
+    await scene.begin()
+    looks = 0
 
-        async def fail(location: str) -> None:
-            nonlocal looks
-            looks += 1
-            raise Unavailable("the store sleeps")
+    async def fail(location: str) -> None:
+        nonlocal looks
+        looks += 1
+        raise Unavailable("the store sleeps")
 
-        scene.log.read = fail  # type: ignore[method-assign,assignment]
-        patient = replace_settings(backoff_ms=60_000)
-        clock = Hands()
-        mirrors = Mirrors(scene.catalog, scene.side, scene.log, scene.topics, Runtime(clock, random.Random(1)), patient)
-        assert len((await mirrors.mirror()).failures) == 1
-        assert (await mirrors.mirror()).failures == ()
-        assert looks == 1
-        clock.ms -= 3_600_000
-        assert len((await mirrors.mirror()).failures) == 1, "a clock that was set back says nothing"
-        assert (await mirrors.mirror()).failures == ()
-
-    asyncio.run(scenario())
+    scene.log.read = fail  # type: ignore[method-assign,assignment]
+    patient = replace_settings(backoff_ms=60_000)
+    clock = Hands()
+    mirrors = Mirrors(scene.catalog, scene.side, scene.log, scene.topics, Runtime(clock, random.Random(1)), patient)
+    assert len((await mirrors.mirror()).failures) == 1
+    assert (await mirrors.mirror()).failures == ()
+    assert looks == 1
+    clock.ms -= 3_600_000
+    assert len((await mirrors.mirror()).failures) == 1, "a clock that was set back says nothing"
+    assert (await mirrors.mirror()).failures == ()
 
 
-def test_a_fault_that_nobody_foresaw_keeps_what_the_mirror_shows() -> None:
-    async def scenario() -> None:
-        scene = Scene()
-        await scene.begin()
-        await scene.change()
-        await scene.mirrors().mirror()
-        await scene.change(drop=1)
+async def test_a_fault_that_nobody_foresaw_keeps_what_the_mirror_shows() -> None:
+    scene = Scene()
+    await scene.begin()
+    await scene.change()
+    await scene.mirrors().mirror()
+    await scene.change(drop=1)
 
-        async def fail(*arguments: object) -> None:
-            raise ValueError("what no library foresaw")
+    async def fail(*arguments: object) -> None:
+        raise ValueError("what no library foresaw")
 
-        plain = scene.log.commit
-        scene.log.commit = fail  # type: ignore[method-assign,assignment]
-        failures = (await scene.mirrors().mirror()).failures
-        assert [(topic, type(error)) for topic, error in failures] == [("orders", Unexpected)]
-        assert scene.side.held[scene.topic.topic_id] is not None
-        scene.log.commit = plain  # type: ignore[method-assign]
-        assert (await scene.mirrors().mirror()).failures == ()
-        assert scene.side.held[scene.topic.topic_id] is None
-        await scene.check()
-
-    asyncio.run(scenario())
+    plain = scene.log.commit
+    scene.log.commit = fail  # type: ignore[method-assign,assignment]
+    failures = (await scene.mirrors().mirror()).failures
+    assert [(topic, type(error)) for topic, error in failures] == [("orders", Unexpected)]
+    assert scene.side.held[scene.topic.topic_id] is not None
+    scene.log.commit = plain  # type: ignore[method-assign]
+    assert (await scene.mirrors().mirror()).failures == ()
+    assert scene.side.held[scene.topic.topic_id] is None
+    await scene.check()
 
 
 def replace_settings(**changes: int) -> Any:
     return type(SETTINGS)(**{"max_backoff_ms": 60_000, **changes})
 
 
-def test_topics_that_do_not_ask_or_have_no_table_get_none() -> None:
-    async def scenario() -> None:
-        scene = Scene()
-        topic = await scene.topics.create("plain", 1, {})
-        await scene.catalog.create(topic.topic_id, "plain", 1)
-        await scene.topics.create("without", 1, CONFIGS)
-        assert await scene.mirrors().mirror() == Mirrored()
-        assert scene.log.versions == {}
-
-    asyncio.run(scenario())
+async def test_topics_that_do_not_ask_or_have_no_table_get_none() -> None:
+    scene = Scene()
+    topic = await scene.topics.create("plain", 1, {})
+    await scene.catalog.create(topic.topic_id, "plain", 1)
+    await scene.topics.create("without", 1, CONFIGS)
+    assert await scene.mirrors().mirror() == Mirrored()
+    assert scene.log.versions == {}
 
 
 FILE = DataFile(

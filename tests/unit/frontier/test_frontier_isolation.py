@@ -55,65 +55,53 @@ def _stacks(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.message for record in caplog.records if record.exc_info and record.levelno == logging.ERROR]
 
 
-def test_a_tick_moves_the_other_topics(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        world, worker, _, good = await _world()
-        tick = await worker.tick()
-        assert [(failure.topic, type(failure.error)) for failure in tick.failures] == [("bad", Unexpected)]
-        assert _FAULT in str(tick.failures[0].error)
-        assert [done.topic for done in tick.commits] == ["good"]
-        assert (await world.catalog_on(world.store).load(good.topic_id)).frontier == (4,)
-        assert worker.failing == ("bad",)
-
-    asyncio.run(scenario())
+async def test_a_tick_moves_the_other_topics(caplog: pytest.LogCaptureFixture) -> None:
+    world, worker, _, good = await _world()
+    tick = await worker.tick()
+    assert [(failure.topic, type(failure.error)) for failure in tick.failures] == [("bad", Unexpected)]
+    assert _FAULT in str(tick.failures[0].error)
+    assert [done.topic for done in tick.commits] == ["good"]
+    assert (await world.catalog_on(world.store).load(good.topic_id)).frontier == (4,)
+    assert worker.failing == ("bad",)
     assert _stacks(caplog) == ["topic bad: nobody foresaw this; please report it"]
 
 
-def test_a_plan_that_fails_concerns_its_topic(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        world = World()
-        topics = [await world.create(name, 1) for name in ("bad", "good")]
-        await _append(world, *topics)
-        worker, _ = world.pipeline()
+async def test_a_plan_that_fails_concerns_its_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    topics = [await world.create(name, 1) for name in ("bad", "good")]
+    await _append(world, *topics)
+    worker, _ = world.pipeline()
 
-        def plan(lake: Any, tail: Any, *, tile_size: int) -> Any:
-            if tail.topic.name == "bad":
-                raise KeyError(_FAULT)
-            return plan_tail(lake, tail, tile_size=tile_size)
+    def plan(lake: Any, tail: Any, *, tile_size: int) -> Any:
+        if tail.topic.name == "bad":
+            raise KeyError(_FAULT)
+        return plan_tail(lake, tail, tile_size=tile_size)
 
-        monkeypatch.setattr("lakestream.frontier.moving.worker.plan_tail", plan)
-        tick = await worker.tick()
-        assert [(failure.topic, type(failure.error)) for failure in tick.failures] == [("bad", Unexpected)]
-        assert [done.topic for done in tick.commits] == ["good"]
-
-    asyncio.run(scenario())
+    monkeypatch.setattr("lakestream.frontier.moving.worker.plan_tail", plan)
+    tick = await worker.tick()
+    assert [(failure.topic, type(failure.error)) for failure in tick.failures] == [("bad", Unexpected)]
+    assert [done.topic for done in tick.commits] == ["good"]
 
 
-def test_maintenance_goes_on_with_the_next_table(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        world, worker, _, _ = await _world()
-        await worker.tick()
-        lake = worker._lake
-        topics = Topics(world.store, world.runtime)
-        done = await Maintenance(lake, topics, name="m", respect_leases=False).run()
-        assert [(topic, type(error)) for topic, error in done.failures] == [("bad", Unexpected)]
-        assert {step.topic for step in done.steps} == {"good"}
-        tidied = await Orphans(lake, topics).collect()
-        assert [(topic, type(error)) for topic, error in tidied.failures] == [("bad", Unexpected)]
-
-    asyncio.run(scenario())
+async def test_maintenance_goes_on_with_the_next_table(caplog: pytest.LogCaptureFixture) -> None:
+    world, worker, _, _ = await _world()
+    await worker.tick()
+    lake = worker._lake
+    topics = Topics(world.store, world.runtime)
+    done = await Maintenance(lake, topics, name="m", respect_leases=False).run()
+    assert [(topic, type(error)) for topic, error in done.failures] == [("bad", Unexpected)]
+    assert {step.topic for step in done.steps} == {"good"}
+    tidied = await Orphans(lake, topics).collect()
+    assert [(topic, type(error)) for topic, error in tidied.failures] == [("bad", Unexpected)]
     assert len(_stacks(caplog)) == 3
 
 
-def test_an_engine_gets_the_table_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        world, worker, bad, good = await _world()
-        door = Freshener(worker._lake, Topics(world.store, world.runtime), FreshSettings())
-        told = [(await door.freshen(topic.topic_id)).name for topic in (bad, good)]
-        assert told == ["FAILED", "FRESH"]
-        await door.close()
-
-    asyncio.run(scenario())
+async def test_an_engine_gets_the_table_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    world, worker, bad, good = await _world()
+    door = Freshener(worker._lake, Topics(world.store, world.runtime), FreshSettings())
+    told = [(await door.freshen(topic.topic_id)).name for topic in (bad, good)]
+    assert told == ["FAILED", "FRESH"]
+    await door.close()
     assert len(_stacks(caplog)) == 1
 
 

@@ -62,7 +62,7 @@ async def tidy(world: World) -> Tidied:
     return await orphans(world).collect()
 
 
-def test_what_lies_below_the_frontier_and_is_not_named_goes(opened: Open) -> None:
+async def test_what_lies_below_the_frontier_and_is_not_named_goes(opened: Open) -> None:
     async def scenario(world: World) -> None:
         topic = await filled(world)
         live = await keys(world)
@@ -82,10 +82,10 @@ def test_what_lies_below_the_frontier_and_is_not_named_goes(opened: Open) -> Non
         await world.check_whole()
         assert (await tidy(world)).deleted == 0
 
-    run(opened, scenario)
+    await run(opened, scenario)
 
 
-def test_names_of_others_are_never_judged(opened: Open) -> None:
+async def test_names_of_others_are_never_judged(opened: Open) -> None:
     async def scenario(world: World) -> None:
         topic = await filled(world)
         ours = f"{0:05d}-{0:020d}-{FILE_ID}"
@@ -104,10 +104,10 @@ def test_names_of_others_are_never_judged(opened: Open) -> None:
         assert (await tidy(world)).deleted == 0
         assert await keys(world) == before
 
-    run(opened, scenario)
+    await run(opened, scenario)
 
 
-def test_the_young_stay_until_they_are_old(opened: Open) -> None:
+async def test_the_young_stay_until_they_are_old(opened: Open) -> None:
     async def scenario(world: World) -> None:
         topic = await filled(world)
         key = await put(world, topic, 0, 0)
@@ -117,40 +117,36 @@ def test_the_young_stay_until_they_are_old(opened: Open) -> None:
         assert key in await keys(world)
         assert (await tidy(world)).deleted == 1
 
-    run(opened, scenario)
+    await run(opened, scenario)
 
 
-def test_a_retained_snapshot_keeps_what_it_names(tmp_path: Path) -> None:
+async def test_a_retained_snapshot_keeps_what_it_names(tmp_path: Path) -> None:
     """The present snapshot no longer names the file; an older one does, so engines may still read it."""
+    store, bucket = MemoryStore(system()), objects.open(f"file://{tmp_path}/bucket")
+    catalog = PyIcebergTables(store, bucket.url, system())
+    try:
+        world = World(store=store, objects=bucket, catalog=catalog)
+        world.clock.ms = system().clock.now_ms()
+        topic = await filled(world)
+        live = await keys(world)
+        view = await catalog.load(topic.topic_id)
+        view = await catalog.commit(view, add=[], remove=view.files, frontier=view.frontier)
+        assert view.files == ()
+        assert (await tidy(world)).deleted == 0
+        assert await keys(world) == live
 
-    async def scenario() -> None:
-        store, bucket = MemoryStore(system()), objects.open(f"file://{tmp_path}/bucket")
-        catalog = PyIcebergTables(store, bucket.url, system())
-        try:
-            world = World(store=store, objects=bucket, catalog=catalog)
-            world.clock.ms = system().clock.now_ms()
-            topic = await filled(world)
-            live = await keys(world)
-            view = await catalog.load(topic.topic_id)
-            view = await catalog.commit(view, add=[], remove=view.files, frontier=view.frontier)
-            assert view.files == ()
-            assert (await tidy(world)).deleted == 0
-            assert await keys(world) == live
-
-            dead = await put(world, topic, 0, 0)
-            name = (await catalog.engines.commits.pointers.name_of(topic.topic_id)) or pytest.fail("no name")
-            await catalog.engines.commit(name, [], [SetPropertiesUpdate(updates={"gc.enabled": "false"})])
-            assert (await tidy(world)).deleted == 0, "the owner forbade it"
-            await catalog.engines.commit(name, [], [SetPropertiesUpdate(updates={"gc.enabled": "true"})])
-            assert (await tidy(world)).deleted == 1
-            assert await keys(world) == live - {dead}
-        finally:
-            await catalog.close()
-
-    asyncio.run(scenario())
+        dead = await put(world, topic, 0, 0)
+        name = (await catalog.engines.commits.pointers.name_of(topic.topic_id)) or pytest.fail("no name")
+        await catalog.engines.commit(name, [], [SetPropertiesUpdate(updates={"gc.enabled": "false"})])
+        assert (await tidy(world)).deleted == 0, "the owner forbade it"
+        await catalog.engines.commit(name, [], [SetPropertiesUpdate(updates={"gc.enabled": "true"})])
+        assert (await tidy(world)).deleted == 1
+        assert await keys(world) == live - {dead}
+    finally:
+        await catalog.close()
 
 
-def test_a_folder_that_is_a_link_is_not_looked_into(tmp_path: Path) -> None:
+async def test_a_folder_that_is_a_link_is_not_looked_into(tmp_path: Path) -> None:
     """It may lead to the files of another table, which this one does not name."""
 
     async def scenario(world: World) -> None:
@@ -167,10 +163,10 @@ def test_a_folder_that_is_a_link_is_not_looked_into(tmp_path: Path) -> None:
         assert (await tidy(world)).deleted == 0
         assert sorted(folders["orders"].iterdir()) == before
 
-    run(over("pyiceberg", tmp_path), scenario)
+    await run(over("pyiceberg", tmp_path), scenario)
 
 
-def test_a_crashed_workers_files_go_in_the_end(opened: Open) -> None:
+async def test_a_crashed_workers_files_go_in_the_end(opened: Open) -> None:
     async def scenario(world: World) -> None:
         topic = await filled(world)
         await Producer(world, "two").append({topic.each_partition()[0]: [b"d"], topic.each_partition()[2]: [b"z"]})
@@ -192,10 +188,10 @@ def test_a_crashed_workers_files_go_in_the_end(opened: Open) -> None:
         assert not await keys(world) & left
         await world.check_whole()
 
-    run(opened, scenario)
+    await run(opened, scenario)
 
 
-def test_a_zombie_whose_files_were_collected_loses_its_commit(opened: Open) -> None:
+async def test_a_zombie_whose_files_were_collected_loses_its_commit(opened: Open) -> None:
     async def scenario(world: World) -> None:
         topic = await filled(world)
         await Producer(world, "two").append({topic.each_partition()[0]: [b"d"], topic.each_partition()[1]: [b"y"]})
@@ -216,10 +212,10 @@ def test_a_zombie_whose_files_were_collected_loses_its_commit(opened: Open) -> N
         await world.drain()
         await world.check_whole()
 
-    run(opened, scenario)
+    await run(opened, scenario)
 
 
-def test_a_commit_between_the_steps_of_a_pass_keeps_its_files() -> None:
+async def test_a_commit_between_the_steps_of_a_pass_keeps_its_files() -> None:
     """At every step of the pass a worker wakes up that was asleep with its files written."""
 
     async def scenario(at: int) -> Fuse:
@@ -250,57 +246,51 @@ def test_a_commit_between_the_steps_of_a_pass_keeps_its_files() -> None:
         return fuse
 
     for at in range(1, 100):
-        if not asyncio.run(scenario(at)).blown:
+        if not (await scenario(at)).blown:
             assert at > 8
             return
     raise AssertionError("it never ended")
 
 
-def test_a_pass_is_bounded_and_all_tables_get_their_turn() -> None:
-    async def scenario() -> None:
-        world = World()
-        for name in ("a", "b", "c"):
-            topic = await filled(world, name)
-            for number in range(5):
-                await put(world, topic, 0, 0, UUID(int=number))
-        world.settings = type(SETTINGS)(grace_ms=0, max_collect_tables=1, max_collect_objects=4)
-        pass_ = orphans(world)
-        found = [await pass_.collect() for _ in range(7)]
-        assert all(0 < each.examined <= 4 for each in found)
-        assert sum(each.deleted for each in found) == 15
-        world.settings = type(SETTINGS)(grace_ms=0, max_collect_tables=2)
-        pass_ = orphans(world)
-        for name in ("a", "b", "c"):
-            topic = next(each for each in world.topics.values() if each.name == name)
-            await put(world, topic, 0, 0)
-        assert [(await pass_.collect()).deleted for _ in range(3)] == [2, 1, 0]
-
-    asyncio.run(scenario())
+async def test_a_pass_is_bounded_and_all_tables_get_their_turn() -> None:
+    world = World()
+    for name in ("a", "b", "c"):
+        topic = await filled(world, name)
+        for number in range(5):
+            await put(world, topic, 0, 0, UUID(int=number))
+    world.settings = type(SETTINGS)(grace_ms=0, max_collect_tables=1, max_collect_objects=4)
+    pass_ = orphans(world)
+    found = [await pass_.collect() for _ in range(7)]
+    assert all(0 < each.examined <= 4 for each in found)
+    assert sum(each.deleted for each in found) == 15
+    world.settings = type(SETTINGS)(grace_ms=0, max_collect_tables=2)
+    pass_ = orphans(world)
+    for name in ("a", "b", "c"):
+        topic = next(each for each in world.topics.values() if each.name == name)
+        await put(world, topic, 0, 0)
+    assert [(await pass_.collect()).deleted for _ in range(3)] == [2, 1, 0]
 
 
-def test_a_table_that_cannot_be_read_does_not_hold_up_the_next() -> None:
-    async def scenario() -> None:
-        world = World()
-        for name in ("a", "b"):
-            await put(world, await filled(world, name), 0, 0)
-        await world.create("none-yet", 1)
-        pass_ = orphans(world)
-        catalog: Any = pass_._lake.catalog
-        plain = catalog.named
+async def test_a_table_that_cannot_be_read_does_not_hold_up_the_next() -> None:
+    world = World()
+    for name in ("a", "b"):
+        await put(world, await filled(world, name), 0, 0)
+    await world.create("none-yet", 1)
+    pass_ = orphans(world)
+    catalog: Any = pass_._lake.catalog
+    plain = catalog.named
 
-        async def named(topic_id: UUID) -> Any:
-            if world.topics[topic_id].name == "a":
-                raise Unavailable("not now")
-            return await plain(topic_id)
+    async def named(topic_id: UUID) -> Any:
+        if world.topics[topic_id].name == "a":
+            raise Unavailable("not now")
+        return await plain(topic_id)
 
-        catalog.named = named
-        world.clock.ms += SETTINGS.grace_ms
-        tidied = await pass_.collect()
-        assert (tidied.deleted, [name for name, _ in tidied.failures]) == (1, ["a"])
-        catalog.named = plain
-        assert (await pass_.collect()).deleted == 1
-
-    asyncio.run(scenario())
+    catalog.named = named
+    world.clock.ms += SETTINGS.grace_ms
+    tidied = await pass_.collect()
+    assert (tidied.deleted, [name for name, _ in tidied.failures]) == (1, ["a"])
+    catalog.named = plain
+    assert (await pass_.collect()).deleted == 1
 
 
 def test_names_say_where_their_range_starts() -> None:

@@ -124,7 +124,7 @@ async def begun(world: World) -> tuple[Topic, Slow, View]:
     return topic, pipeline, first_part.view
 
 
-def test_the_pipelines_files_take_the_place_of_the_first_part(opened: Open) -> None:
+async def test_the_pipelines_files_take_the_place_of_the_first_part(opened: Open) -> None:
     async def scenario(world: World) -> None:
         topic, pipeline, between = await begun(world)
         moved = await pipeline.commit()
@@ -135,10 +135,10 @@ def test_the_pipelines_files_take_the_place_of_the_first_part(opened: Open) -> N
         late = await slow_pipeline(world, topic)
         assert not late.planned.ranges
 
-    run(opened, scenario)
+    await run(opened, scenario)
 
 
-def test_files_that_may_still_take_a_place_are_no_orphans(opened: Open) -> None:
+async def test_files_that_may_still_take_a_place_are_no_orphans(opened: Open) -> None:
     async def scenario(world: World) -> None:
         _, pipeline, _ = await begun(world)
         world.clock.ms += SETTINGS.grace_ms + 10_000
@@ -147,10 +147,10 @@ def test_files_that_may_still_take_a_place_are_no_orphans(opened: Open) -> None:
         assert not (await pipeline.commit()).superseded
         await world.check_whole()
 
-    run(opened, scenario)
+    await run(opened, scenario)
 
 
-def test_files_that_can_not_are(opened: Open) -> None:
+async def test_files_that_can_not_are(opened: Open) -> None:
     async def scenario(world: World) -> None:
         _, pipeline, _ = await begun(world)
         await world.drain()
@@ -162,11 +162,11 @@ def test_files_that_can_not_are(opened: Open) -> None:
         assert (moved.superseded, moved.record_count) == (True, 0)
         assert await world.rows() == live == sorted(world.acked)
 
-    run(opened, scenario)
+    await run(opened, scenario)
 
 
 @pytest.mark.parametrize("deleted", [True, False])
-def test_an_engine_that_changed_the_first_part_is_not_overruled(opened: Open, deleted: bool) -> None:
+async def test_an_engine_that_changed_the_first_part_is_not_overruled(opened: Open, deleted: bool) -> None:
     """It rewrites a file with one row less, or with the same number of rows that say something else."""
 
     async def scenario(world: World) -> None:
@@ -183,7 +183,7 @@ def test_an_engine_that_changed_the_first_part_is_not_overruled(opened: Open, de
         assert set(rows) <= set(world.acked)
         assert kept.path in {each.path for each in (await catalog.load(topic.topic_id)).files}
 
-    run(opened, scenario)
+    await run(opened, scenario)
 
 
 async def rewrite_elsewhere(world: World, taken: DataFile, drop: int) -> WrittenFile:

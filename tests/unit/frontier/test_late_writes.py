@@ -61,31 +61,25 @@ async def _loaded(store: Delaying) -> GroupState:
     return (await GroupRows(store, "g", lease.token).load()).state
 
 
-def test_a_late_save_of_a_generation_does_not_undo_a_newer_one() -> None:
-    async def main() -> None:
-        store, rows = await _held_group()
-        store.delayed = 1
-        with pytest.raises(Unavailable):
-            await rows.save(GroupState(1, "consumer"))
+async def test_a_late_save_of_a_generation_does_not_undo_a_newer_one() -> None:
+    store, rows = await _held_group()
+    store.delayed = 1
+    with pytest.raises(Unavailable):
         await rows.save(GroupState(1, "consumer"))
-        await rows.save(GroupState(2, "consumer"))
-        await store.arrive()
-        assert (await _loaded(store)).generation == 2
+    await rows.save(GroupState(1, "consumer"))
+    await rows.save(GroupState(2, "consumer"))
+    await store.arrive()
+    assert (await _loaded(store)).generation == 2
 
-    asyncio.run(main())
 
-
-def test_a_save_that_landed_without_a_reply_does_not_block_the_next() -> None:
-    async def main() -> None:
-        store, rows = await _held_group()
-        store.delayed = 1
-        with pytest.raises(Unavailable):
-            await rows.save(GroupState(1, "consumer"))
-        await store.arrive()
-        await rows.save(GroupState(2, "consumer"))
-        assert (await _loaded(store)).generation == 2
-
-    asyncio.run(main())
+async def test_a_save_that_landed_without_a_reply_does_not_block_the_next() -> None:
+    store, rows = await _held_group()
+    store.delayed = 1
+    with pytest.raises(Unavailable):
+        await rows.save(GroupState(1, "consumer"))
+    await store.arrive()
+    await rows.save(GroupState(2, "consumer"))
+    assert (await _loaded(store)).generation == 2
 
 
 def _at(offset: int) -> dict[StreamPartition, CommittedOffset]:
@@ -97,107 +91,91 @@ async def _stored(store: MemoryStore) -> int:
     return found.offset
 
 
-def test_a_late_commit_of_offsets_does_not_undo_a_newer_one() -> None:
-    async def main() -> None:
-        store, rows = await _held_group()
-        store.delayed = 1
-        with pytest.raises(Unavailable):
-            await rows.commit(_at(3))
-        await rows.commit(_at(5))
-        await store.arrive()
-        assert await _stored(store) == 5
-
-    asyncio.run(main())
+async def test_a_late_commit_of_offsets_does_not_undo_a_newer_one() -> None:
+    store, rows = await _held_group()
+    store.delayed = 1
+    with pytest.raises(Unavailable):
+        await rows.commit(_at(3))
+    await rows.commit(_at(5))
+    await store.arrive()
+    assert await _stored(store) == 5
 
 
-def test_a_commit_that_landed_without_a_reply_does_not_block_the_next() -> None:
-    async def main() -> None:
-        store, rows = await _held_group()
-        store.delayed = 1
-        with pytest.raises(Unavailable):
-            await rows.commit(_at(3))
-        await store.arrive()
-        assert await _stored(store) == 3
-        await rows.commit(_at(5))
-        assert await _stored(store) == 5
-
-    asyncio.run(main())
+async def test_a_commit_that_landed_without_a_reply_does_not_block_the_next() -> None:
+    store, rows = await _held_group()
+    store.delayed = 1
+    with pytest.raises(Unavailable):
+        await rows.commit(_at(3))
+    await store.arrive()
+    assert await _stored(store) == 3
+    await rows.commit(_at(5))
+    assert await _stored(store) == 5
 
 
-def test_a_broker_that_takes_its_group_anew_fences_what_it_had_under_way() -> None:
+async def test_a_broker_that_takes_its_group_anew_fences_what_it_had_under_way() -> None:
     """Its lease may still be the same: it had only stopped to believe in it."""
-
-    async def main() -> None:
-        store = Delaying()
-        lease = await store.acquire_lease(lease_address("g"), "holder", ttl_ms=60_000)
-        before, after = (GroupRows(store, "g", lease.token) for _ in range(2))
-        await before.load()
-        store.delayed = 1
-        with pytest.raises(Unavailable):
-            await before.commit(_at(3))
-        await after.load()
-        await after.save(GroupState(1, "consumer"))
-        await after.commit(_at(5))
-        for write in (before.commit(_at(4)), before.save(GroupState(1, "consumer"))):
-            with pytest.raises(NotCoordinator):
-                await write
-        await store.arrive()
-        assert await _stored(store) == 5
-
-    asyncio.run(main())
+    store = Delaying()
+    lease = await store.acquire_lease(lease_address("g"), "holder", ttl_ms=60_000)
+    before, after = (GroupRows(store, "g", lease.token) for _ in range(2))
+    await before.load()
+    store.delayed = 1
+    with pytest.raises(Unavailable):
+        await before.commit(_at(3))
+    await after.load()
+    await after.save(GroupState(1, "consumer"))
+    await after.commit(_at(5))
+    for write in (before.commit(_at(4)), before.save(GroupState(1, "consumer"))):
+        with pytest.raises(NotCoordinator):
+            await write
+    await store.arrive()
+    assert await _stored(store) == 5
 
 
-def test_a_table_cut_off_between_pointer_and_name_is_finished() -> None:
-    async def main() -> None:
-        store = Delaying()
-        tables = SimulatedTables(store)
-        topic_id = seeded().new_id()
-        real = store.transact
-        calls = 0
+async def test_a_table_cut_off_between_pointer_and_name_is_finished() -> None:
+    store = Delaying()
+    tables = SimulatedTables(store)
+    topic_id = seeded().new_id()
+    real = store.transact
+    calls = 0
 
-        async def cut_off(transactions: Sequence[Transaction]) -> list[Outcome]:
-            nonlocal calls
-            calls += 1
-            if any(transaction.shard == "tables" for transaction in transactions):
-                raise Unavailable("lost")
-            return await real(transactions)
+    async def cut_off(transactions: Sequence[Transaction]) -> list[Outcome]:
+        nonlocal calls
+        calls += 1
+        if any(transaction.shard == "tables" for transaction in transactions):
+            raise Unavailable("lost")
+        return await real(transactions)
 
-        store.transact = cut_off  # type: ignore[method-assign]
-        with pytest.raises(Unavailable):
-            await tables.create(topic_id, "orders", 2)
-        store.transact = real  # type: ignore[method-assign]
-        assert calls > 1
-        assert await tables.pointer(topic_id) is not None
-        assert (await tables.create(topic_id, "orders", 2)).table == "default.orders"
-        assert (await tables.load(topic_id)).frontier == (0, 0)
-
-    asyncio.run(main())
+    store.transact = cut_off  # type: ignore[method-assign]
+    with pytest.raises(Unavailable):
+        await tables.create(topic_id, "orders", 2)
+    store.transact = real  # type: ignore[method-assign]
+    assert calls > 1
+    assert await tables.pointer(topic_id) is not None
+    assert (await tables.create(topic_id, "orders", 2)).table == "default.orders"
+    assert (await tables.load(topic_id)).frontier == (0, 0)
 
 
-def test_a_name_given_to_a_table_after_its_topic_was_deleted_is_freed() -> None:
-    async def main() -> None:
-        store = Delaying()
-        tables, pointers = SimulatedTables(store), Pointers(store)
-        old, new = (seeded(number).new_id() for number in range(2))
-        bind = pointers.bind(old, TableName(DEFAULT_NAMESPACE, "orders"), make_namespace=True)
-        real = store.transact
+async def test_a_name_given_to_a_table_after_its_topic_was_deleted_is_freed() -> None:
+    store = Delaying()
+    tables, pointers = SimulatedTables(store), Pointers(store)
+    old, new = (seeded(number).new_id() for number in range(2))
+    bind = pointers.bind(old, TableName(DEFAULT_NAMESPACE, "orders"), make_namespace=True)
+    real = store.transact
 
-        async def cut_off(transactions: Sequence[Transaction]) -> list[Outcome]:
-            if any(transaction.shard == "tables" for transaction in transactions):
-                raise Unavailable("lost")
-            return await real(transactions)
+    async def cut_off(transactions: Sequence[Transaction]) -> list[Outcome]:
+        if any(transaction.shard == "tables" for transaction in transactions):
+            raise Unavailable("lost")
+        return await real(transactions)
 
-        store.transact = cut_off  # type: ignore[method-assign]
-        with pytest.raises(Unavailable):
-            await tables.create(old, "orders", 2)
-        store.transact = real  # type: ignore[method-assign]
-        await tables.detach(old)
-        await bind
-        assert await tables.owner(table_name("orders")) == old
-        await tables.detach(old)
-        assert (await tables.create(new, "orders", 2)).table == "default.orders"
-
-    asyncio.run(main())
+    store.transact = cut_off  # type: ignore[method-assign]
+    with pytest.raises(Unavailable):
+        await tables.create(old, "orders", 2)
+    store.transact = real  # type: ignore[method-assign]
+    await tables.detach(old)
+    await bind
+    assert await tables.owner(table_name("orders")) == old
+    await tables.detach(old)
+    assert (await tables.create(new, "orders", 2)).table == "default.orders"
 
 
 class Copying(MemoryStore):
@@ -212,49 +190,43 @@ class Copying(MemoryStore):
         return await super().transact(transactions)
 
 
-def test_no_step_of_a_create_that_arrives_again_brings_a_deleted_topic_back() -> None:
-    async def main() -> None:
-        store = Copying()
-        topics = Topics(store, seeded())
-        topic = await topics.create("orders", 1, {})
-        steps = list(store.sent)
-        [partition] = topic.each_partition()
+async def test_no_step_of_a_create_that_arrives_again_brings_a_deleted_topic_back() -> None:
+    store = Copying()
+    topics = Topics(store, seeded())
+    topic = await topics.create("orders", 1, {})
+    steps = list(store.sent)
+    [partition] = topic.each_partition()
+    assert await read_head(store, partition) is not None
+    await topics.delete(topic.topic_id)
+    await topics.drop_logs(topic)
+    await topics.finish_delete(topic)
+    for step in (*steps, *steps):
+        await store.transact([step])
+    assert await topics.list() == []
+    assert await read_head(store, partition) is None
+    assert (await topics.create("orders", 1, {})).topic_id != topic.topic_id
+
+
+async def test_a_head_whose_making_was_cut_off_is_finished() -> None:
+    store = Delaying()
+    partition = StreamPartition(UUID(int=1), 0)
+    real = store.transact
+    calls = 0
+
+    async def cut_off(transactions: Sequence[Transaction]) -> list[Outcome]:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise Unavailable("lost")
+        return await real(transactions)
+
+    store.transact = cut_off  # type: ignore[method-assign]
+    with pytest.raises(Unavailable):
+        await create_head(store, partition)
+    assert await read_head(store, partition) is None
+    for _ in range(2):
+        await create_head(store, partition)
         assert await read_head(store, partition) is not None
-        await topics.delete(topic.topic_id)
-        await topics.drop_logs(topic)
-        await topics.finish_delete(topic)
-        for step in (*steps, *steps):
-            await store.transact([step])
-        assert await topics.list() == []
-        assert await read_head(store, partition) is None
-        assert (await topics.create("orders", 1, {})).topic_id != topic.topic_id
-
-    asyncio.run(main())
-
-
-def test_a_head_whose_making_was_cut_off_is_finished() -> None:
-    async def main() -> None:
-        store = Delaying()
-        partition = StreamPartition(UUID(int=1), 0)
-        real = store.transact
-        calls = 0
-
-        async def cut_off(transactions: Sequence[Transaction]) -> list[Outcome]:
-            nonlocal calls
-            calls += 1
-            if calls == 2:
-                raise Unavailable("lost")
-            return await real(transactions)
-
-        store.transact = cut_off  # type: ignore[method-assign]
-        with pytest.raises(Unavailable):
-            await create_head(store, partition)
-        assert await read_head(store, partition) is None
-        for _ in range(2):
-            await create_head(store, partition)
-            assert await read_head(store, partition) is not None
-
-    asyncio.run(main())
 
 
 def test_a_half_deleted_topic_is_cleared_away_by_a_broker_that_lives() -> None:

@@ -24,7 +24,9 @@ DAY_MS = 86_400_000
         ({"history.expire.max-snapshot-age-ms": str(DAY_MS), "history.expire.min-snapshots-to-keep": "4"}, 4),
     ],
 )
-def test_snapshots_go_by_age_where_the_owner_wants_it(tmp_path: Path, properties: dict[str, str], kept: int) -> None:
+async def test_snapshots_go_by_age_where_the_owner_wants_it(
+    tmp_path: Path, properties: dict[str, str], kept: int
+) -> None:
     async def test(table: StreamTable, view: View) -> None:
         view = await table.append(view)
         tag = SetSnapshotRefUpdate.model_validate({"ref-name": "kept", "type": "tag", "snapshot-id": view.snapshot_id})
@@ -47,4 +49,4 @@ def test_snapshots_go_by_age_where_the_owner_wants_it(tmp_path: Path, properties
         assert metadata.current_snapshot_id in {each.snapshot_id for each in left}
         assert metadata.refs["kept"].snapshot_id in {each.snapshot_id for each in left}
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)

@@ -58,83 +58,71 @@ async def _fill(world: World, topic: Topic, rounds: int, seed: int = 1) -> None:
         await world.drain()
 
 
-def test_small_files_become_few_with_the_same_rows_in_order() -> None:
-    async def test() -> None:
-        world = _world()
-        topic = await world.create("t", 3)
-        await _fill(world, topic, 20)
-        before = await _view(world, topic)
-        done = await _maintenance(world).run()
-        assert done.failures == ()
-        assert {step.action for step in done.steps} == {"merge files"}
-        after = await _view(world, topic)
-        assert len(after.files) < len(before.files) / 3
-        assert after.frontier == before.frontier
-        await world.check_whole()
-        for file in after.files:
-            data = await world.objects.get(file.path.removeprefix(world.objects.url + "/"))
-            rows = pq.ParquetFile(io.BytesIO(data)).read(["_stream_partition", "_offset"]).to_pylist()
-            places = [(row["_stream_partition"], row["_offset"]) for row in rows]
-            assert places == sorted(set(places))
-        history = HistoryReader(world.objects)
-        for index, end in enumerate(after.frontier):
-            offset, found = 0, []
-            while offset < end:
-                read = await history.read(after, partition=index, offset=offset, end_offset=end, max_bytes=1 << 20)
-                assert read.next_offset > offset
-                found += [record.offset for record in parse(read.parts)]
-                offset = read.next_offset
-            assert found == list(range(end)), "seals and record checksums hold"
-
-    asyncio.run(test())
+async def test_small_files_become_few_with_the_same_rows_in_order() -> None:
+    world = _world()
+    topic = await world.create("t", 3)
+    await _fill(world, topic, 20)
+    before = await _view(world, topic)
+    done = await _maintenance(world).run()
+    assert done.failures == ()
+    assert {step.action for step in done.steps} == {"merge files"}
+    after = await _view(world, topic)
+    assert len(after.files) < len(before.files) / 3
+    assert after.frontier == before.frontier
+    await world.check_whole()
+    for file in after.files:
+        data = await world.objects.get(file.path.removeprefix(world.objects.url + "/"))
+        rows = pq.ParquetFile(io.BytesIO(data)).read(["_stream_partition", "_offset"]).to_pylist()
+        places = [(row["_stream_partition"], row["_offset"]) for row in rows]
+        assert places == sorted(set(places))
+    history = HistoryReader(world.objects)
+    for index, end in enumerate(after.frontier):
+        offset, found = 0, []
+        while offset < end:
+            read = await history.read(after, partition=index, offset=offset, end_offset=end, max_bytes=1 << 20)
+            assert read.next_offset > offset
+            found += [record.offset for record in parse(read.parts)]
+            offset = read.next_offset
+        assert found == list(range(end)), "seals and record checksums hold"
 
 
-def test_a_dry_run_says_the_same_and_changes_nothing() -> None:
-    async def test() -> None:
-        world = _world()
-        topic = await world.create("t", 1)
-        await _fill(world, topic, 6)
-        before = await _view(world, topic)
-        planned = await _maintenance(world).maintain(topic, dry_run=True)
-        assert await _view(world, topic) == before
-        done = await _maintenance(world).maintain(topic)
-        assert [(step.files, step.rows) for step in planned] == [(step.files, step.rows) for step in done] != []
-
-    asyncio.run(test())
+async def test_a_dry_run_says_the_same_and_changes_nothing() -> None:
+    world = _world()
+    topic = await world.create("t", 1)
+    await _fill(world, topic, 6)
+    before = await _view(world, topic)
+    planned = await _maintenance(world).maintain(topic, dry_run=True)
+    assert await _view(world, topic) == before
+    done = await _maintenance(world).maintain(topic)
+    assert [(step.files, step.rows) for step in planned] == [(step.files, step.rows) for step in done] != []
 
 
-def test_an_owner_may_keep_merges_to_himself() -> None:
-    async def test() -> None:
-        world = _world()
-        topic = await world.create("t", 1, {"lakestream.table.merge.enable": "false"})
-        await _fill(world, topic, 6)
-        before = await _view(world, topic)
-        assert await _maintenance(world).maintain(topic, dry_run=True) == []
-        assert (await _maintenance(world).run()).steps == ()
-        assert await _view(world, topic) == before
-        await Topics(world.store, system()).alter("t", lambda configs: {})
-        assert [step.action for step in (await _maintenance(world).run()).steps] == ["merge files"]
-        assert len((await _view(world, topic)).files) < len(before.files)
-
-    asyncio.run(test())
+async def test_an_owner_may_keep_merges_to_himself() -> None:
+    world = _world()
+    topic = await world.create("t", 1, {"lakestream.table.merge.enable": "false"})
+    await _fill(world, topic, 6)
+    before = await _view(world, topic)
+    assert await _maintenance(world).maintain(topic, dry_run=True) == []
+    assert (await _maintenance(world).run()).steps == ()
+    assert await _view(world, topic) == before
+    await Topics(world.store, system()).alter("t", lambda configs: {})
+    assert [step.action for step in (await _maintenance(world).run()).steps] == ["merge files"]
+    assert len((await _view(world, topic)).files) < len(before.files)
 
 
-def test_too_much_at_once_is_merged_in_parts() -> None:
-    async def test() -> None:
-        world = _world()
-        topic = await world.create("t", 1)
-        await _fill(world, topic, 8)
-        lake = _lake(world)
-        one = sum(file.size_bytes for file in (await _view(world, topic)).files) // 8
-        small = PipelineSettings(min_merge_files=2, max_rewrite_bytes=3 * one, small_file_bytes=100 * one)
-        tight = Lake(lake.store, lake.catalog, lake.objects, lake.runner, lake.runtime, small)
-        maintenance = Maintenance(tight, Topics(lake.store, lake.runtime), name="m", respect_leases=False)
-        for _ in range(4):
-            await maintenance.maintain(topic)
-        assert 1 < len((await _view(world, topic)).files) < 8
-        await world.check_whole()
-
-    asyncio.run(test())
+async def test_too_much_at_once_is_merged_in_parts() -> None:
+    world = _world()
+    topic = await world.create("t", 1)
+    await _fill(world, topic, 8)
+    lake = _lake(world)
+    one = sum(file.size_bytes for file in (await _view(world, topic)).files) // 8
+    small = PipelineSettings(min_merge_files=2, max_rewrite_bytes=3 * one, small_file_bytes=100 * one)
+    tight = Lake(lake.store, lake.catalog, lake.objects, lake.runner, lake.runtime, small)
+    maintenance = Maintenance(tight, Topics(lake.store, lake.runtime), name="m", respect_leases=False)
+    for _ in range(4):
+        await maintenance.maintain(topic)
+    assert 1 < len((await _view(world, topic)).files) < 8
+    await world.check_whole()
 
 
 async def _delete_rows(world: World, topic: Topic, dice: random.Random) -> None:
@@ -158,49 +146,45 @@ async def _holds(world: World, file: DataFile, partition: int, offset: int) -> b
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 60))
-def test_beside_pipelines_mergers_and_owners_no_row_is_lost_or_doubled(seed: int, crash_at: int) -> None:
+async def test_beside_pipelines_mergers_and_owners_no_row_is_lost_or_doubled(seed: int, crash_at: int) -> None:
     """Random interleavings of two pipelines, two mergers (one of which dies), a collector of orphans and an owner who
     deletes."""
-
-    async def test() -> None:
-        dice = random.Random(seed)
-        world = _world()
-        topic = await world.create("t", 2)
-        await _fill(world, topic, 4, seed)
-        producer = Producer(world, "more")
-        for partition in topic.each_partition():
-            await producer.append({partition: [b"late-%d" % n for n in range(9)]})
-        fuses = [Fuse(), Fuse(), Fuse(), Fuse(crash_at), Fuse()]
-        for fuse in fuses:
-            fuse.step = _shuffled(fuse, dice, world)  # type: ignore[method-assign]
-        world.clock.ms += 10_000
-        first, second = world.pipeline(fuses[0])[0], world.pipeline(fuses[1])[0]
-        lake = _lake(world, fuses[4])
-        work = [
-            first.tick(),
-            second.tick(),
-            _maintenance(world, fuses[2]).run(),
-            _maintenance(world, fuses[3]).run(),
-            _collect(Orphans(lake, Topics(lake.store, lake.runtime))),
-        ]
-        results = await asyncio.gather(*work, return_exceptions=True)
-        assert all(not isinstance(result, BaseException) or isinstance(result, Crash) for result in results), results
-        await world.drain()
-        await world.check_whole()
-        await _delete_rows(world, topic, dice)
-        await _maintenance(world).run()
-        assert await world.rows() == sorted(world.acked)
-        for _ in range(25):
-            view = await _view(world, topic)
-            await world.catalog_on(world.store).commit(view, add=(), remove=(), frontier=view.frontier)
-        world.clock.ms += 10_000
-        await Orphans(lake, Topics(lake.store, lake.runtime)).collect()
-        assert await world.rows() == sorted(world.acked), "what is live was not collected"
-        live = {file.path.rsplit("/", 1)[-1] for file in (await _view(world, topic)).files}
-        left = [info.key.rsplit("/", 1)[-1] async for info in world.objects.list("tables/")]
-        assert {name for name in left if parse_rewritten(name)} <= live, "nothing dead stays"
-
-    asyncio.run(test())
+    dice = random.Random(seed)
+    world = _world()
+    topic = await world.create("t", 2)
+    await _fill(world, topic, 4, seed)
+    producer = Producer(world, "more")
+    for partition in topic.each_partition():
+        await producer.append({partition: [b"late-%d" % n for n in range(9)]})
+    fuses = [Fuse(), Fuse(), Fuse(), Fuse(crash_at), Fuse()]
+    for fuse in fuses:
+        fuse.step = _shuffled(fuse, dice, world)  # type: ignore[method-assign]
+    world.clock.ms += 10_000
+    first, second = world.pipeline(fuses[0])[0], world.pipeline(fuses[1])[0]
+    lake = _lake(world, fuses[4])
+    work = [
+        first.tick(),
+        second.tick(),
+        _maintenance(world, fuses[2]).run(),
+        _maintenance(world, fuses[3]).run(),
+        _collect(Orphans(lake, Topics(lake.store, lake.runtime))),
+    ]
+    results = await asyncio.gather(*work, return_exceptions=True)
+    assert all(not isinstance(result, BaseException) or isinstance(result, Crash) for result in results), results
+    await world.drain()
+    await world.check_whole()
+    await _delete_rows(world, topic, dice)
+    await _maintenance(world).run()
+    assert await world.rows() == sorted(world.acked)
+    for _ in range(25):
+        view = await _view(world, topic)
+        await world.catalog_on(world.store).commit(view, add=(), remove=(), frontier=view.frontier)
+    world.clock.ms += 10_000
+    await Orphans(lake, Topics(lake.store, lake.runtime)).collect()
+    assert await world.rows() == sorted(world.acked), "what is live was not collected"
+    live = {file.path.rsplit("/", 1)[-1] for file in (await _view(world, topic)).files}
+    left = [info.key.rsplit("/", 1)[-1] async for info in world.objects.list("tables/")]
+    assert {name for name in left if parse_rewritten(name)} <= live, "nothing dead stays"
 
 
 async def _collect(orphans: Orphans) -> None:
@@ -221,32 +205,29 @@ def _shuffled(fuse: Fuse, dice: random.Random, world: World) -> object:
     return slow
 
 
-def test_a_rewrite_is_given_up_when_rows_of_its_files_were_deleted() -> None:
-    async def test() -> None:
-        world = _world()
-        topic = await world.create("t", 1)
-        await _fill(world, topic, 5)
-        dice = random.Random(1)
+async def test_a_rewrite_is_given_up_when_rows_of_its_files_were_deleted() -> None:
+    world = _world()
+    topic = await world.create("t", 1)
+    await _fill(world, topic, 5)
+    dice = random.Random(1)
 
-        async def meddle() -> None:
-            await _delete_rows(world, topic, dice)
+    async def meddle() -> None:
+        await _delete_rows(world, topic, dice)
 
-        # Before the commit, after the rows were read.
-        probe = Fuse()
-        trial = _world()
-        other = await trial.create("t", 1)
-        await _fill(trial, other, 5)
-        await _maintenance(trial, probe).maintain(other)
-        at = probe.trail.index("before catalog.commit") + 1
-        meddling = Fuse(at, meddle)
-        steps = await _maintenance(world, meddling).maintain(topic)
-        assert meddling.blown
-        assert steps == []
-        assert await world.rows() == sorted(world.acked)
-        assert await _maintenance(world).maintain(topic) != []
-        assert await world.rows() == sorted(world.acked)
-
-    asyncio.run(test())
+    # Before the commit, after the rows were read.
+    probe = Fuse()
+    trial = _world()
+    other = await trial.create("t", 1)
+    await _fill(trial, other, 5)
+    await _maintenance(trial, probe).maintain(other)
+    at = probe.trail.index("before catalog.commit") + 1
+    meddling = Fuse(at, meddle)
+    steps = await _maintenance(world, meddling).maintain(topic)
+    assert meddling.blown
+    assert steps == []
+    assert await world.rows() == sorted(world.acked)
+    assert await _maintenance(world).maintain(topic) != []
+    assert await world.rows() == sorted(world.acked)
 
 
 def _file(
@@ -300,16 +281,13 @@ def test_names_carry_their_bound(version: int, folded_ms: int | None, partition:
 
 
 @pytest.mark.parametrize("at", range(1, 40, 3))
-def test_a_merger_that_dies_anywhere_leaves_the_table_whole(at: int) -> None:
-    async def test() -> None:
-        world = _world()
-        topic = await world.create("t", 2)
-        await _fill(world, topic, 5)
-        with suppress(Crash):
-            await _maintenance(world, Fuse(at)).run()
-        assert await world.rows() == sorted(world.acked)
-        steps: list[Step] = list((await _maintenance(world).run()).steps)
-        assert steps or len((await _view(world, topic)).files) < 5
-        assert await world.rows() == sorted(world.acked)
-
-    asyncio.run(test())
+async def test_a_merger_that_dies_anywhere_leaves_the_table_whole(at: int) -> None:
+    world = _world()
+    topic = await world.create("t", 2)
+    await _fill(world, topic, 5)
+    with suppress(Crash):
+        await _maintenance(world, Fuse(at)).run()
+    assert await world.rows() == sorted(world.acked)
+    steps: list[Step] = list((await _maintenance(world).run()).steps)
+    assert steps or len((await _view(world, topic)).files) < 5
+    assert await world.rows() == sorted(world.acked)

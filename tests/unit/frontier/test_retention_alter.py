@@ -102,29 +102,26 @@ def test_all_settings_are_replaced_at_once() -> None:
     with_door(test)
 
 
-def test_changes_made_at_once_are_all_kept_and_never_bring_a_deleted_topic_back() -> None:
-    async def test() -> None:
-        store = MemoryStore(seeded())
-        brokers = [Topics(store, seeded(number)) for number in range(6)]
-        topic = await brokers[0].create("t", 1, {})
-        names = ["retention.ms", "retention.bytes", "lakestream.table.retention.ms", "lakestream.table.freshness.ms"]
+async def test_changes_made_at_once_are_all_kept_and_never_bring_a_deleted_topic_back() -> None:
+    store = MemoryStore(seeded())
+    brokers = [Topics(store, seeded(number)) for number in range(6)]
+    topic = await brokers[0].create("t", 1, {})
+    names = ["retention.ms", "retention.bytes", "lakestream.table.retention.ms", "lakestream.table.freshness.ms"]
 
-        def setting(name: str) -> Any:
-            return lambda present: {**present, name: "5"}
+    def setting(name: str) -> Any:
+        return lambda present: {**present, name: "5"}
 
-        await asyncio.gather(*(each.alter("t", setting(name)) for each, name in zip(brokers, names, strict=False)))
-        found = (await brokers[5].by_names(["t"]))["t"]
-        assert found.configs == dict.fromkeys(names, "5")
-        assert found.options.table_retention_ms == 5
-        assert found.topic_id == topic.topic_id
-        with pytest.raises(InvalidSetting):
-            await brokers[1].alter("t", lambda present: {**present, "retention.ms": "-2"})
-        await brokers[2].delete(topic.topic_id)
-        with pytest.raises(UnknownStream):
-            await brokers[1].alter("t", setting("retention.ms"))
-        assert await brokers[3].list() == []
-
-    asyncio.run(test())
+    await asyncio.gather(*(each.alter("t", setting(name)) for each, name in zip(brokers, names, strict=False)))
+    found = (await brokers[5].by_names(["t"]))["t"]
+    assert found.configs == dict.fromkeys(names, "5")
+    assert found.options.table_retention_ms == 5
+    assert found.topic_id == topic.topic_id
+    with pytest.raises(InvalidSetting):
+        await brokers[1].alter("t", lambda present: {**present, "retention.ms": "-2"})
+    await brokers[2].delete(topic.topic_id)
+    with pytest.raises(UnknownStream):
+        await brokers[1].alter("t", setting("retention.ms"))
+    assert await brokers[3].list() == []
 
 
 def test_records_are_deleted_up_to_an_offset_if_the_policy_allows() -> None:

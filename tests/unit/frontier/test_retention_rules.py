@@ -1,6 +1,5 @@
 """Which offsets and files retention lets go. The rules alone, then on a lake."""
 
-import asyncio
 from collections.abc import Mapping
 from functools import partial
 
@@ -99,134 +98,115 @@ class Shop:
         return {(row.partition, row.offset) for row in await self.world.rows()}
 
 
-def test_old_records_leave_the_stream_file_by_file_and_the_table_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        shop = Shop(monkeypatch)
-        await shop.create(2, {"retention.ms": str(2 * DAY)})
-        for day in range(4):
-            # Partition 1 shares every file with partition 0, whose offsets are far lower.
-            await shop.write({0: 1, 1: 5}, day=day)
-        before = await shop.rows()
-        assert await shop.at(1.5) == []
-        assert await shop.at(2.5) == [
-            Step("t", "move log start", "partition 0 to 1"),
-            Step("t", "move log start", "partition 1 to 5"),
-        ]
-        assert await shop.at(2.6) == [], "what is done is not done again"
-        await shop.at(4.5)
-        assert await shop.starts() == [3, 15]
-        await shop.at(400)
-        assert await shop.starts() == [4, 20]
-        assert await shop.rows() == before
-
-    asyncio.run(test())
-
-
-def test_what_is_not_in_the_table_yet_stays_readable(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        shop = Shop(monkeypatch)
-        await shop.create(1, {"retention.ms": str(DAY)})
-        await shop.write({0: 3}, day=0)
-        await shop.producer.append({shop.topic.each_partition()[0]: [b"late"] * 4})
-        await shop.at(400)
-        assert await shop.starts() == [3]
-
-    asyncio.run(test())
-
-
-def test_a_young_file_below_keeps_what_is_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        shop = Shop(monkeypatch)
-        await shop.create(1, {"retention.ms": str(2 * DAY), "lakestream.table.retention.ms": str(2 * DAY)})
-        await shop.write({0: 2}, day=0)
-        await shop.write({0: 2}, day=9)
-        await shop.write({0: 2}, day=1)
-        await shop.at(9.5)
-        assert await shop.starts() == [2]
-        assert await shop.rows() == {(0, offset) for offset in range(2, 6)}
-
-    asyncio.run(test())
-
-
-def test_a_partition_keeps_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        shop = Shop(monkeypatch)
-        await shop.create(1, {})
-        for day in range(6):
-            await shop.write({0: 3}, day=day)
-        view = await shop.world.catalog_on(shop.world.store).load(shop.topic.topic_id)
-        sizes = {file.offset_min: file.size_bytes for file in view.files}
-        topics = Topics(shop.world.store, shop.world.runtime)
-
-        async def keep(size_bytes: int) -> list[int]:
-            await topics.alter("t", lambda _: {"retention.bytes": str(size_bytes)})
-            await shop.at(10)
-            return await shop.starts()
-
-        assert await keep(sum(sizes.values())) == [0]
-        assert await keep(sizes[15] + sizes[12]) == [12]
-        assert await keep(1) == [15]
-        assert await keep(0) == [18]
-
-    asyncio.run(test())
-
-
-def test_old_rows_leave_the_table_by_whole_files_after_the_log_start_has_passed_them(
+async def test_old_records_leave_the_stream_file_by_file_and_the_table_keeps_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def test() -> None:
-        shop = Shop(monkeypatch)
-        await shop.create(2, {"lakestream.table.retention.ms": str(2 * DAY)})
-        for day in range(4):
-            await shop.write({0: 1, 1: 5}, day=day)
-        steps = await shop.at(3.5)
-        assert [(step.action, step.files, step.rows) for step in steps] == [
-            ("move log start", 0, 0),
-            ("move log start", 0, 0),
-            ("drop rows", 2, 12),
-        ]
-        assert await shop.starts() == [2, 10]
-        assert await shop.rows() == {(0, 2), (0, 3)} | {(1, offset) for offset in range(10, 20)}
-        frontier = (await shop.world.catalog_on(shop.world.store).load(shop.topic.topic_id)).frontier
-        assert frontier == (4, 20)
-        await shop.at(400)
-        assert await shop.rows() == set()
-        await shop.write({0: 1}, day=401)
-        assert await shop.rows() == {(0, 4)}
-
-    asyncio.run(test())
+    shop = Shop(monkeypatch)
+    await shop.create(2, {"retention.ms": str(2 * DAY)})
+    for day in range(4):
+        # Partition 1 shares every file with partition 0, whose offsets are far lower.
+        await shop.write({0: 1, 1: 5}, day=day)
+    before = await shop.rows()
+    assert await shop.at(1.5) == []
+    assert await shop.at(2.5) == [
+        Step("t", "move log start", "partition 0 to 1"),
+        Step("t", "move log start", "partition 1 to 5"),
+    ]
+    assert await shop.at(2.6) == [], "what is done is not done again"
+    await shop.at(4.5)
+    assert await shop.starts() == [3, 15]
+    await shop.at(400)
+    assert await shop.starts() == [4, 20]
+    assert await shop.rows() == before
 
 
-def test_a_topic_that_only_compacts_keeps_its_log_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        shop = Shop(monkeypatch)
-        await shop.create(1, {"retention.ms": "1", "cleanup.policy": "compact"})
-        await shop.write({0: 3}, day=0)
-        await shop.at(9)
-        assert await shop.starts() == [0]
-
-    asyncio.run(test())
+async def test_what_is_not_in_the_table_yet_stays_readable(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop(monkeypatch)
+    await shop.create(1, {"retention.ms": str(DAY)})
+    await shop.write({0: 3}, day=0)
+    await shop.producer.append({shop.topic.each_partition()[0]: [b"late"] * 4})
+    await shop.at(400)
+    assert await shop.starts() == [3]
 
 
-def test_a_file_whose_bounds_nobody_wrote_down_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        shop = Shop(monkeypatch)
-        await shop.create(2, {})
-        await shop.write({0: 1, 1: 3}, day=0)
-        [file] = (await shop.world.catalog_on(shop.world.store).load(shop.topic.topic_id)).files
-        bare = DataFile(file.path, file.record_count, file.size_bytes, None, None, None, None, None)
-        shares = Shares(shop.world.objects)
-        assert [share.exact for share in shares.of(bare, 2).values()] == [False, False]
-        await shares.learn([bare], 0)
-        assert not shares.of(bare, 2)[0].exact
-        await shares.learn([bare], 1)
-        known = shares.of(bare, 2)
-        assert [(s.offset_min, s.offset_max, s.timestamp_max_ms) for s in known.values()] == [
-            (0, 0, shop.begin_ms),
-            (0, 2, shop.begin_ms + 2),
-        ]
-        await shop.world.objects.delete([file.path.removeprefix(shop.world.objects.url + "/")])
-        await shares.learn([bare], 1)
-        assert shares.of(bare, 2) == known
+async def test_a_young_file_below_keeps_what_is_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop(monkeypatch)
+    await shop.create(1, {"retention.ms": str(2 * DAY), "lakestream.table.retention.ms": str(2 * DAY)})
+    await shop.write({0: 2}, day=0)
+    await shop.write({0: 2}, day=9)
+    await shop.write({0: 2}, day=1)
+    await shop.at(9.5)
+    assert await shop.starts() == [2]
+    assert await shop.rows() == {(0, offset) for offset in range(2, 6)}
 
-    asyncio.run(test())
+
+async def test_a_partition_keeps_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop(monkeypatch)
+    await shop.create(1, {})
+    for day in range(6):
+        await shop.write({0: 3}, day=day)
+    view = await shop.world.catalog_on(shop.world.store).load(shop.topic.topic_id)
+    sizes = {file.offset_min: file.size_bytes for file in view.files}
+    topics = Topics(shop.world.store, shop.world.runtime)
+
+    async def keep(size_bytes: int) -> list[int]:
+        await topics.alter("t", lambda _: {"retention.bytes": str(size_bytes)})
+        await shop.at(10)
+        return await shop.starts()
+
+    assert await keep(sum(sizes.values())) == [0]
+    assert await keep(sizes[15] + sizes[12]) == [12]
+    assert await keep(1) == [15]
+    assert await keep(0) == [18]
+
+
+async def test_old_rows_leave_the_table_by_whole_files_after_the_log_start_has_passed_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shop = Shop(monkeypatch)
+    await shop.create(2, {"lakestream.table.retention.ms": str(2 * DAY)})
+    for day in range(4):
+        await shop.write({0: 1, 1: 5}, day=day)
+    steps = await shop.at(3.5)
+    assert [(step.action, step.files, step.rows) for step in steps] == [
+        ("move log start", 0, 0),
+        ("move log start", 0, 0),
+        ("drop rows", 2, 12),
+    ]
+    assert await shop.starts() == [2, 10]
+    assert await shop.rows() == {(0, 2), (0, 3)} | {(1, offset) for offset in range(10, 20)}
+    frontier = (await shop.world.catalog_on(shop.world.store).load(shop.topic.topic_id)).frontier
+    assert frontier == (4, 20)
+    await shop.at(400)
+    assert await shop.rows() == set()
+    await shop.write({0: 1}, day=401)
+    assert await shop.rows() == {(0, 4)}
+
+
+async def test_a_topic_that_only_compacts_keeps_its_log_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop(monkeypatch)
+    await shop.create(1, {"retention.ms": "1", "cleanup.policy": "compact"})
+    await shop.write({0: 3}, day=0)
+    await shop.at(9)
+    assert await shop.starts() == [0]
+
+
+async def test_a_file_whose_bounds_nobody_wrote_down_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop(monkeypatch)
+    await shop.create(2, {})
+    await shop.write({0: 1, 1: 3}, day=0)
+    [file] = (await shop.world.catalog_on(shop.world.store).load(shop.topic.topic_id)).files
+    bare = DataFile(file.path, file.record_count, file.size_bytes, None, None, None, None, None)
+    shares = Shares(shop.world.objects)
+    assert [share.exact for share in shares.of(bare, 2).values()] == [False, False]
+    await shares.learn([bare], 0)
+    assert not shares.of(bare, 2)[0].exact
+    await shares.learn([bare], 1)
+    known = shares.of(bare, 2)
+    assert [(s.offset_min, s.offset_max, s.timestamp_max_ms) for s in known.values()] == [
+        (0, 0, shop.begin_ms),
+        (0, 2, shop.begin_ms + 2),
+    ]
+    await shop.world.objects.delete([file.path.removeprefix(shop.world.objects.url + "/")])
+    await shares.learn([bare], 1)
+    assert shares.of(bare, 2) == known

@@ -1,6 +1,5 @@
 """What a tick looks at: a bounded number of topics, and yet all of them within their time."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -46,78 +45,66 @@ async def settled(feed: Any, listed: Sequence[Topic], now_ms: int) -> Watchlist:
     return found
 
 
-def test_every_topic_is_looked_at_within_ten_minutes_and_few_at_a_time() -> None:
-    async def scenario() -> None:
-        for count, pace_ms in ((1, 5_000), (7, 5_000), (1_000, 5_000), (1_000, 100), (10_000, 7_000)):
-            now_ms = 1_000_000
-            listed = topics(count)
-            watchlist = await settled(Told(), listed, now_ms)
-            seen = dict.fromkeys((topic.topic_id for topic in listed), now_ms)
-            longest_ms = most = 0
-            while now_ms < 1_000_000 + 3 * SWEEP_MS:
-                now_ms += pace_ms
-                look = await watchlist.look(now_ms)
-                most = max(most, len(look.topics))
-                for topic in look.topics:
-                    longest_ms = max(longest_ms, now_ms - seen[topic.topic_id])
-                    seen[topic.topic_id] = now_ms
-                    watchlist.found_level(topic.topic_id, now_ms)
-            assert longest_ms <= SWEEP_MS
-            assert all(now_ms - at_ms <= SWEEP_MS for at_ms in seen.values())
-            assert most <= 2 + 1.2 * count * pace_ms / SWEEP_MS
-
-    asyncio.run(scenario())
-
-
-def test_topics_that_come_and_go_do_not_hide_others_from_the_sweep() -> None:
-    async def scenario() -> None:
-        now_ms, listed = 1_000_000, topics(200)
+async def test_every_topic_is_looked_at_within_ten_minutes_and_few_at_a_time() -> None:
+    for count, pace_ms in ((1, 5_000), (7, 5_000), (1_000, 5_000), (1_000, 100), (10_000, 7_000)):
+        now_ms = 1_000_000
+        listed = topics(count)
         watchlist = await settled(Told(), listed, now_ms)
-        kept = {topic.topic_id for topic in listed if topic.topic_id.int % 3}
-        seen: set[UUID] = set()
-        for step in range(SWEEP_MS // 5_000):
-            now_ms += 5_000
-            dropped = step // 20 % 2
-            watchlist.relist([topic for topic in listed if topic.topic_id in kept or not dropped])
+        seen = dict.fromkeys((topic.topic_id for topic in listed), now_ms)
+        longest_ms = most = 0
+        while now_ms < 1_000_000 + 3 * SWEEP_MS:
+            now_ms += pace_ms
             look = await watchlist.look(now_ms)
-            seen |= {topic.topic_id for topic in look.topics}
+            most = max(most, len(look.topics))
             for topic in look.topics:
+                longest_ms = max(longest_ms, now_ms - seen[topic.topic_id])
+                seen[topic.topic_id] = now_ms
                 watchlist.found_level(topic.topic_id, now_ms)
-        assert kept <= seen
-
-    asyncio.run(scenario())
-
-
-def test_a_touched_topic_is_looked_at_until_it_is_level_and_a_little_longer() -> None:
-    async def scenario() -> None:
-        feed, listed, now_ms = Told(), topics(100), 1_000_000
-        watchlist = await settled(feed, listed, now_ms)
-        wanted = listed[50].topic_id
-        feed.topics.add(wanted)
-        look = await watchlist.look(now_ms + 500)
-        assert (list(look.woken), look.touched) == ([wanted], {wanted})
-        assert look.level_ms <= now_ms
-        watchlist.keep(wanted)
-        assert [topic.topic_id for topic in (await watchlist.look(now_ms + 900)).topics] == [wanted]
-        watchlist.found_level(wanted, now_ms + 900)
-        look = await watchlist.look(now_ms + 1_000)
-        assert [topic.topic_id for topic in look.topics] == [wanted], "its touches may be late"
-        assert not look.woken
-        watchlist.found_level(wanted, now_ms + 500 + LINGER_MS)
-        assert not (await watchlist.look(now_ms + 600 + LINGER_MS)).topics
-
-    asyncio.run(scenario())
+        assert longest_ms <= SWEEP_MS
+        assert all(now_ms - at_ms <= SWEEP_MS for at_ms in seen.values())
+        assert most <= 2 + 1.2 * count * pace_ms / SWEEP_MS
 
 
-def test_everything_is_looked_at_when_the_feed_may_have_missed_something() -> None:
-    async def scenario() -> None:
-        feed, listed = Told(), topics(100)
-        watchlist = await settled(feed, listed, 1_000_000)
-        feed.is_complete = False
-        look = await watchlist.look(1_000_100)
-        assert (len(look.topics), look.touched) == (100, None)
+async def test_topics_that_come_and_go_do_not_hide_others_from_the_sweep() -> None:
+    now_ms, listed = 1_000_000, topics(200)
+    watchlist = await settled(Told(), listed, now_ms)
+    kept = {topic.topic_id for topic in listed if topic.topic_id.int % 3}
+    seen: set[UUID] = set()
+    for step in range(SWEEP_MS // 5_000):
+        now_ms += 5_000
+        dropped = step // 20 % 2
+        watchlist.relist([topic for topic in listed if topic.topic_id in kept or not dropped])
+        look = await watchlist.look(now_ms)
+        seen |= {topic.topic_id for topic in look.topics}
+        for topic in look.topics:
+            watchlist.found_level(topic.topic_id, now_ms)
+    assert kept <= seen
 
-    asyncio.run(scenario())
+
+async def test_a_touched_topic_is_looked_at_until_it_is_level_and_a_little_longer() -> None:
+    feed, listed, now_ms = Told(), topics(100), 1_000_000
+    watchlist = await settled(feed, listed, now_ms)
+    wanted = listed[50].topic_id
+    feed.topics.add(wanted)
+    look = await watchlist.look(now_ms + 500)
+    assert (list(look.woken), look.touched) == ([wanted], {wanted})
+    assert look.level_ms <= now_ms
+    watchlist.keep(wanted)
+    assert [topic.topic_id for topic in (await watchlist.look(now_ms + 900)).topics] == [wanted]
+    watchlist.found_level(wanted, now_ms + 900)
+    look = await watchlist.look(now_ms + 1_000)
+    assert [topic.topic_id for topic in look.topics] == [wanted], "its touches may be late"
+    assert not look.woken
+    watchlist.found_level(wanted, now_ms + 500 + LINGER_MS)
+    assert not (await watchlist.look(now_ms + 600 + LINGER_MS)).topics
+
+
+async def test_everything_is_looked_at_when_the_feed_may_have_missed_something() -> None:
+    feed, listed = Told(), topics(100)
+    watchlist = await settled(feed, listed, 1_000_000)
+    feed.is_complete = False
+    look = await watchlist.look(1_000_100)
+    assert (len(look.topics), look.touched) == (100, None)
 
 
 def worker_of(world: World, store: Any) -> Worker:
@@ -146,73 +133,62 @@ class Counted:
         return counted
 
 
-def test_an_idle_tick_with_many_topics_reads_a_few_rows() -> None:
+async def test_an_idle_tick_with_many_topics_reads_a_few_rows() -> None:
     """And one record among all of them is in its table with the next tick."""
-
-    async def scenario() -> None:
-        world = World(settings=PipelineSettings(interval_ms=5_000, lease_ms=1))
-        created = [await world.create(f"t{number:04d}", 10) for number in range(1_000)]
-        brokers = Brokers(world.store, ttl_ms=86_400_000)
-        await brokers.register(Broker(1, "h", 1, None, "one"))
-        touches, store = Touches(world.store, "one"), Counted(world.store)
-        worker = worker_of(world, store)
-        while (await worker.tick()).more:
-            pass
+    world = World(settings=PipelineSettings(interval_ms=5_000, lease_ms=1))
+    created = [await world.create(f"t{number:04d}", 10) for number in range(1_000)]
+    brokers = Brokers(world.store, ttl_ms=86_400_000)
+    await brokers.register(Broker(1, "h", 1, None, "one"))
+    touches, store = Touches(world.store, "one"), Counted(world.store)
+    worker = worker_of(world, store)
+    while (await worker.tick()).more:
+        pass
+    world.clock.ms += 5_000
+    await worker.tick()
+    for _ in range(20):
         world.clock.ms += 5_000
-        await worker.tick()
-        for _ in range(20):
-            world.clock.ms += 5_000
-            store.calls = store.rows = 0
-            tick = await worker.tick()
-            assert tick.looked_at <= 12
-            assert store.calls <= 5
-            assert store.rows <= 10 + 10 * 12
-        producer = Producer(world, "one")
-        await producer.append({created[700].each_partition()[3]: [b"x"]})
-        touches.touch(created[700].topic_id)
-        await touches.write()
+        store.calls = store.rows = 0
+        tick = await worker.tick()
+        assert tick.looked_at <= 12
+        assert store.calls <= 5
+        assert store.rows <= 10 + 10 * 12
+    producer = Producer(world, "one")
+    await producer.append({created[700].each_partition()[3]: [b"x"]})
+    touches.touch(created[700].topic_id)
+    await touches.write()
+    world.clock.ms += 5_000
+    assert [done.topic for done in (await worker.tick()).commits] == ["t0700"]
+
+
+async def test_a_topic_that_nobody_touched_is_found_by_the_sweep() -> None:
+    world = World(settings=PipelineSettings(interval_ms=5_000, lease_ms=1))
+    created = [await world.create(f"t{number:02d}", 1) for number in range(20)]
+    worker = worker_of(world, world.store)
+    await worker.tick()
+    await Producer(world, "one").append({created[7].each_partition()[0]: [b"x"]})
+    began_ms, commits = world.clock.ms, ()
+    while not commits:
         world.clock.ms += 5_000
-        assert [done.topic for done in (await worker.tick()).commits] == ["t0700"]
-
-    asyncio.run(scenario())
-
-
-def test_a_topic_that_nobody_touched_is_found_by_the_sweep() -> None:
-    async def scenario() -> None:
-        world = World(settings=PipelineSettings(interval_ms=5_000, lease_ms=1))
-        created = [await world.create(f"t{number:02d}", 1) for number in range(20)]
-        worker = worker_of(world, world.store)
-        await worker.tick()
-        await Producer(world, "one").append({created[7].each_partition()[0]: [b"x"]})
-        began_ms, commits = world.clock.ms, ()
-        while not commits:
-            world.clock.ms += 5_000
-            assert world.clock.ms - began_ms <= SWEEP_MS
-            commits = (await worker.tick()).commits  # type: ignore[assignment]
-        assert world.clock.ms - began_ms > 5_000
-
-    asyncio.run(scenario())
+        assert world.clock.ms - began_ms <= SWEEP_MS
+        commits = (await worker.tick()).commits  # type: ignore[assignment]
+    assert world.clock.ms - began_ms > 5_000
 
 
-def test_a_topic_that_wakes_up_waits_for_its_interval_as_before() -> None:
+async def test_a_topic_that_wakes_up_waits_for_its_interval_as_before() -> None:
     """It was level at the tick before, whether that looked at it or not."""
-
-    async def scenario() -> None:
-        world = World(settings=PipelineSettings(interval_ms=5_000, lease_ms=1))
-        topic = await world.create("slow", 1, {"lakestream.table.commit.interval.ms": "60000"})
-        brokers = Brokers(world.store, ttl_ms=86_400_000)
-        await brokers.register(Broker(1, "h", 1, None, "one"))
-        touches, worker, producer = Touches(world.store, "one"), worker_of(world, world.store), Producer(world, "one")
-        for _ in range(30):
-            world.clock.ms += 5_000
-            await worker.tick()
-        await producer.append({topic.each_partition()[0]: [b"x"]})
-        touches.touch(topic.topic_id)
-        await touches.write()
-        moved = []
-        for _ in range(12):
-            world.clock.ms += 5_000
-            moved.append((await worker.tick()).record_count)
-        assert moved == [0] * 10 + [1, 0] or moved == [0] * 9 + [1, 0, 0]
-
-    asyncio.run(scenario())
+    world = World(settings=PipelineSettings(interval_ms=5_000, lease_ms=1))
+    topic = await world.create("slow", 1, {"lakestream.table.commit.interval.ms": "60000"})
+    brokers = Brokers(world.store, ttl_ms=86_400_000)
+    await brokers.register(Broker(1, "h", 1, None, "one"))
+    touches, worker, producer = Touches(world.store, "one"), worker_of(world, world.store), Producer(world, "one")
+    for _ in range(30):
+        world.clock.ms += 5_000
+        await worker.tick()
+    await producer.append({topic.each_partition()[0]: [b"x"]})
+    touches.touch(topic.topic_id)
+    await touches.write()
+    moved = []
+    for _ in range(12):
+        world.clock.ms += 5_000
+        moved.append((await worker.tick()).record_count)
+    assert moved == [0] * 10 + [1, 0] or moved == [0] * 9 + [1, 0, 0]

@@ -74,27 +74,24 @@ async def costs(count: int, *, tables: bool) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("tables", [False, True])
-def test_a_topic_among_many_costs_what_one_costs(tables: bool) -> None:
-    one, many = asyncio.run(costs(1, tables=tables)), asyncio.run(costs(500, tables=tables))
+async def test_a_topic_among_many_costs_what_one_costs(tables: bool) -> None:
+    one, many = await costs(1, tables=tables), await costs(500, tables=tables)
     assert many[0] <= one[0] + 1
     assert many[1] <= one[1] + 1
     assert one[0] <= 24
 
 
-def test_creating_beside_many_half_deleted_topics_reads_them_once() -> None:
-    async def main() -> None:
-        store = CountedStore()
-        async with Cluster(store=store).brokers(1) as [streams]:
-            old = await asyncio.gather(*(streams.create_topic(f"old{number}", 1, {}) for number in range(100)))
-            await asyncio.gather(*(streams.topics.delete(topic.topic_id) for topic in old))
-            store.rows_read = 0
-            await asyncio.gather(*(streams.create_topic(f"new{number}", 1, {}) for number in range(100)))
-            assert store.rows_read < 100 * 10
-
-    asyncio.run(main())
+async def test_creating_beside_many_half_deleted_topics_reads_them_once() -> None:
+    store = CountedStore()
+    async with Cluster(store=store).brokers(1) as [streams]:
+        old = await asyncio.gather(*(streams.create_topic(f"old{number}", 1, {}) for number in range(100)))
+        await asyncio.gather(*(streams.topics.delete(topic.topic_id) for topic in old))
+        store.rows_read = 0
+        await asyncio.gather(*(streams.create_topic(f"new{number}", 1, {}) for number in range(100)))
+        assert store.rows_read < 100 * 10
 
 
-def test_two_brokers_that_create_and_delete_the_same_topics_leave_nothing_behind() -> None:
+async def test_two_brokers_that_create_and_delete_the_same_topics_leave_nothing_behind() -> None:
     async def one_round(streams: StreamEngine, number: int) -> None:
         try:
             topic = await streams.create_topic(f"t{number}", 1, {})
@@ -102,14 +99,11 @@ def test_two_brokers_that_create_and_delete_the_same_topics_leave_nothing_behind
             return
         await streams.delete_topic(topic.topic_id)
 
-    async def main() -> None:
-        store = CountedStore()
-        async with Cluster(store=store).brokers(2) as (one, two):
-            await asyncio.gather(*(one_round(each, number) for number in range(100) for each in (one, two)))
-            assert await one.topics.list() == []
-            assert await one.topics.gone() == []
-
-    asyncio.run(main())
+    store = CountedStore()
+    async with Cluster(store=store).brokers(2) as (one, two):
+        await asyncio.gather(*(one_round(each, number) for number in range(100) for each in (one, two)))
+        assert await one.topics.list() == []
+        assert await one.topics.gone() == []
 
 
 def test_a_topic_is_encoded_once_for_all_metadata_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,41 +147,35 @@ class Pausing(MemoryStore):
         return outcomes
 
 
-def test_a_namespace_that_gets_a_table_while_it_is_dropped_stays() -> None:
-    async def main() -> None:
-        store = Pausing()
-        pointers = Pointers(store)
-        await pointers.create_namespace(LAKE, {})
-        [table_id] = [UUID(int=7)]
-        await pointers.add(table_id, Pointer("file:///t"))
-        store.between = lambda: pointers.bind(table_id, TableName(LAKE, "t"))
-        with pytest.raises(NamespaceNotEmpty):
-            await pointers.drop_namespace(LAKE)
-        assert await pointers.tables(LAKE) == ["t"]
-        assert await store.range("tables", "closing/", "closing0") == []
-
-    asyncio.run(main())
+async def test_a_namespace_that_gets_a_table_while_it_is_dropped_stays() -> None:
+    store = Pausing()
+    pointers = Pointers(store)
+    await pointers.create_namespace(LAKE, {})
+    [table_id] = [UUID(int=7)]
+    await pointers.add(table_id, Pointer("file:///t"))
+    store.between = lambda: pointers.bind(table_id, TableName(LAKE, "t"))
+    with pytest.raises(NamespaceNotEmpty):
+        await pointers.drop_namespace(LAKE)
+    assert await pointers.tables(LAKE) == ["t"]
+    assert await store.range("tables", "closing/", "closing0") == []
 
 
-def test_whoever_stops_while_dropping_a_namespace_leaves_it_usable() -> None:
+async def test_whoever_stops_while_dropping_a_namespace_leaves_it_usable() -> None:
     class Stopped(Exception): ...
 
     async def stop() -> None:
         raise Stopped
 
-    async def main() -> None:
-        store = Pausing()
-        pointers = Pointers(store)
-        await pointers.create_namespace(LAKE, {"kept": "yes"})
-        store.between = stop
-        with pytest.raises(Stopped):
-            await pointers.drop_namespace(LAKE)
-        for number in range(3):
-            await pointers.add(UUID(int=number + 1), Pointer("file:///t"))
-            await pointers.bind(UUID(int=number + 1), TableName(LAKE, f"t{number}"))
-        assert await store.range("tables", "closing/", "closing0") == []
-        assert await pointers.namespace(LAKE) == {"kept": "yes"}
-        with pytest.raises(NamespaceNotEmpty):
-            await pointers.drop_namespace(LAKE)
-
-    asyncio.run(main())
+    store = Pausing()
+    pointers = Pointers(store)
+    await pointers.create_namespace(LAKE, {"kept": "yes"})
+    store.between = stop
+    with pytest.raises(Stopped):
+        await pointers.drop_namespace(LAKE)
+    for number in range(3):
+        await pointers.add(UUID(int=number + 1), Pointer("file:///t"))
+        await pointers.bind(UUID(int=number + 1), TableName(LAKE, f"t{number}"))
+    assert await store.range("tables", "closing/", "closing0") == []
+    assert await pointers.namespace(LAKE) == {"kept": "yes"}
+    with pytest.raises(NamespaceNotEmpty):
+        await pointers.drop_namespace(LAKE)

@@ -1,6 +1,5 @@
 """Every value in the metadata store carries a checksum; damage is named, and concerns only what it is in."""
 
-import asyncio
 import random
 import sqlite3
 from collections.abc import Sequence
@@ -116,21 +115,18 @@ def flipped(value: bytes, position: int, bit: int = 0) -> bytes:
     return bytes(damaged)
 
 
-def test_every_value_that_is_stored_carries_its_checksum() -> None:
-    async def main() -> None:
-        store = MemoryStore(system())
-        await fill(store)
-        entries = all_entries(store)
-        kinds = {(address.shard.split("/")[0], address.key.split("/")[0]) for address, _ in entries}
-        assert len(kinds) >= 17, kinds
-        for (shard, key), entry in entries:
-            body = entry.value[5:]
-            form, seed = entry.value[:1], crc32(f"{shard}\0{key}".encode())
-            assert form[0] >= codec.FIRST_FORMAT, (shard, key)
-            seed = seed if form[0] == codec.FIRST_FORMAT else crc32(form, seed)
-            assert int.from_bytes(entry.value[1:5], "little") == crc32(body, seed)
-
-    asyncio.run(main())
+async def test_every_value_that_is_stored_carries_its_checksum() -> None:
+    store = MemoryStore(system())
+    await fill(store)
+    entries = all_entries(store)
+    kinds = {(address.shard.split("/")[0], address.key.split("/")[0]) for address, _ in entries}
+    assert len(kinds) >= 17, kinds
+    for (shard, key), entry in entries:
+        body = entry.value[5:]
+        form, seed = entry.value[:1], crc32(f"{shard}\0{key}".encode())
+        assert form[0] >= codec.FIRST_FORMAT, (shard, key)
+        seed = seed if form[0] == codec.FIRST_FORMAT else crc32(form, seed)
+        assert int.from_bytes(entry.value[1:5], "little") == crc32(body, seed)
 
 
 def test_every_flipped_bit_of_a_value_is_detected_and_named() -> None:
@@ -161,65 +157,58 @@ def test_another_format_says_what_to_do() -> None:
         codec.decode(b"\x09" + value[1:], Head, Address("a", HEAD))
 
 
-def test_a_damaged_value_is_never_used() -> None:
+async def test_a_damaged_value_is_never_used() -> None:
     """Each value in turn: whoever reads it fails with its name, or does without it."""
-
-    async def main() -> None:
-        first = MemoryStore(system())
-        await fill(first)
-        survived, told = [], []
-        for position in range(len(all_entries(first))):
-            store = MemoryStore(system())
-            topic = await fill(store)
-            address, _ = all_entries(store)[position]
-            await damage(store, address)
-            try:
-                await look_at_all(store, topic)
-            except CorruptObject as error:
-                told.append((address.key, str(error)))
-            else:
-                survived.append((address.shard.split("/")[0], address.key.split("/")[0]))
-        assert all(repr(key) in message for key, message in told)
-        # Lists leave these out and log them; a lease is granted anew; of a mark only presence or version is asked.
-        assert set(survived) <= {
-            ("topics", "gone"),
-            ("topics", "created"),
-            ("topics", "deleted"),
-            ("topics", "dead"),
-            ("brokers", "broker"),
-            ("brokers", "live"),
-            ("group", "lease"),
-            ("tables", "leaving"),
-        }, survived
-
-    asyncio.run(main())
-
-
-def test_a_damaged_row_fails_the_appends_of_its_partition_only() -> None:
-    async def main() -> None:
+    first = MemoryStore(system())
+    await fill(first)
+    survived, told = [], []
+    for position in range(len(all_entries(first))):
         store = MemoryStore(system())
-        topic = await Topics(store, system()).create("t", 3, {})
-        zero, one, two = topic.each_partition()
-        await Committer(store).commit([offer(partition) for partition in (zero, one, two)], {})
-        await damage(store, Address(shard_of(zero), HEAD))
-        await damage(store, Address(shard_of(one), producer_key(5)))
-        verdicts: dict[StreamPartition, Verdict] = {}
-        await Committer(store).commit([offer(partition, 2) for partition in (zero, one, two)], verdicts)
-        assert isinstance(verdicts[two], Committed)
-        for partition, name in ((zero, "'head'"), (one, "'p/0000000000000005'")):
-            verdict = verdicts[partition]
-            assert isinstance(verdict, Unreadable)
-            assert name in str(verdict.error)
-            assert not verdict.unknown
-        verdicts = {}
-        await Committer(store).resume([offer(zero, 3)], verdicts)
-        assert isinstance(verdicts[zero], Unreadable)
-        assert verdicts[zero].unknown
+        topic = await fill(store)
+        address, _ = all_entries(store)[position]
+        await damage(store, address)
+        try:
+            await look_at_all(store, topic)
+        except CorruptObject as error:
+            told.append((address.key, str(error)))
+        else:
+            survived.append((address.shard.split("/")[0], address.key.split("/")[0]))
+    assert all(repr(key) in message for key, message in told)
+    # Lists leave these out and log them; a lease is granted anew; of a mark only presence or version is asked.
+    assert set(survived) <= {
+        ("topics", "gone"),
+        ("topics", "created"),
+        ("topics", "deleted"),
+        ("topics", "dead"),
+        ("brokers", "broker"),
+        ("brokers", "live"),
+        ("group", "lease"),
+        ("tables", "leaving"),
+    }, survived
 
-    asyncio.run(main())
+
+async def test_a_damaged_row_fails_the_appends_of_its_partition_only() -> None:
+    store = MemoryStore(system())
+    topic = await Topics(store, system()).create("t", 3, {})
+    zero, one, two = topic.each_partition()
+    await Committer(store).commit([offer(partition) for partition in (zero, one, two)], {})
+    await damage(store, Address(shard_of(zero), HEAD))
+    await damage(store, Address(shard_of(one), producer_key(5)))
+    verdicts: dict[StreamPartition, Verdict] = {}
+    await Committer(store).commit([offer(partition, 2) for partition in (zero, one, two)], verdicts)
+    assert isinstance(verdicts[two], Committed)
+    for partition, name in ((zero, "'head'"), (one, "'p/0000000000000005'")):
+        verdict = verdicts[partition]
+        assert isinstance(verdict, Unreadable)
+        assert name in str(verdict.error)
+        assert not verdict.unknown
+    verdicts = {}
+    await Committer(store).resume([offer(zero, 3)], verdicts)
+    assert isinstance(verdicts[zero], Unreadable)
+    assert verdicts[zero].unknown
 
 
-def test_damage_found_by_a_lost_race_says_if_an_earlier_attempt_may_have_landed() -> None:
+async def test_damage_found_by_a_lost_race_says_if_an_earlier_attempt_may_have_landed() -> None:
     class Racing(MemoryStore):
         armed = False
 
@@ -229,94 +218,77 @@ def test_damage_found_by_a_lost_race_says_if_an_earlier_attempt_may_have_landed(
                 await damage(self, Address(transactions[0].shard, HEAD))
             return await super().transact(transactions)
 
-    async def main() -> None:
-        for resumed in (False, True):
-            store = Racing(system())
-            [partition] = (await Topics(store, system()).create("t", 1, {})).each_partition()
-            store.armed = True
-            verdicts: dict[StreamPartition, Verdict] = {}
-            committer = Committer(store)
-            await (committer.resume if resumed else committer.commit)([offer(partition)], verdicts)
-            verdict = verdicts[partition]
-            assert isinstance(verdict, Unreadable)
-            assert verdict.unknown is resumed
-
-    asyncio.run(main())
+    for resumed in (False, True):
+        store = Racing(system())
+        [partition] = (await Topics(store, system()).create("t", 1, {})).each_partition()
+        store.armed = True
+        verdicts: dict[StreamPartition, Verdict] = {}
+        committer = Committer(store)
+        await (committer.resume if resumed else committer.commit)([offer(partition)], verdicts)
+        verdict = verdicts[partition]
+        assert isinstance(verdict, Unreadable)
+        assert verdict.unknown is resumed
 
 
-def test_a_damaged_partition_does_not_hide_the_others_from_readers() -> None:
-    async def main() -> None:
-        store = MemoryStore(system())
-        topic = await Topics(store, system()).create("t", 3, {})
-        zero, one, two = topic.each_partition()
-        await Committer(store).commit([offer(partition) for partition in (zero, one, two)], {})
-        [extent] = await store.range(shard_of(one), "x/", "x0")
-        [good] = await store.get([Address(shard_of(zero), HEAD)])
-        assert good is not None
-        await damage(store, Address(shard_of(zero), HEAD))
-        await damage(store, Address(shard_of(one), extent.key))
-        tails = Tails(store)
-        await tails.refresh([zero, one, two])
-        assert tails.get(two).end_offset == 1
-        for partition in (zero, one):
-            assert not tails.knows(partition)
-            with pytest.raises(CorruptObject):
-                tails.get(partition)
-        await store.transact([Transaction(shard_of(zero), {}, {HEAD: good.value})])
-        await tails.refresh([zero])
-        assert tails.get(zero).end_offset == 1
-
-    asyncio.run(main())
+async def test_a_damaged_partition_does_not_hide_the_others_from_readers() -> None:
+    store = MemoryStore(system())
+    topic = await Topics(store, system()).create("t", 3, {})
+    zero, one, two = topic.each_partition()
+    await Committer(store).commit([offer(partition) for partition in (zero, one, two)], {})
+    [extent] = await store.range(shard_of(one), "x/", "x0")
+    [good] = await store.get([Address(shard_of(zero), HEAD)])
+    assert good is not None
+    await damage(store, Address(shard_of(zero), HEAD))
+    await damage(store, Address(shard_of(one), extent.key))
+    tails = Tails(store)
+    await tails.refresh([zero, one, two])
+    assert tails.get(two).end_offset == 1
+    for partition in (zero, one):
+        assert not tails.knows(partition)
+        with pytest.raises(CorruptObject):
+            tails.get(partition)
+    await store.transact([Transaction(shard_of(zero), {}, {HEAD: good.value})])
+    await tails.refresh([zero])
+    assert tails.get(zero).end_offset == 1
 
 
-def test_a_missing_extent_is_an_alarm() -> None:
-    async def main() -> None:
-        store = MemoryStore(system())
-        topic = await Topics(store, system()).create("t", 1, {})
-        [partition] = topic.each_partition()
-        for flush in (1, 2, 3):
-            await Committer(store).commit([offer(partition, flush)], {})
-        entries = await store.range(shard_of(partition), "x/", "x0")
-        await store.transact([Transaction(shard_of(partition), {}, {}, deletes=[entries[1].key])])
-        with pytest.raises(CorruptObject, match="for the offsets 1 to 2 are missing"):
-            await read_extents(store, partition)
-
-    asyncio.run(main())
+async def test_a_missing_extent_is_an_alarm() -> None:
+    store = MemoryStore(system())
+    topic = await Topics(store, system()).create("t", 1, {})
+    [partition] = topic.each_partition()
+    for flush in (1, 2, 3):
+        await Committer(store).commit([offer(partition, flush)], {})
+    entries = await store.range(shard_of(partition), "x/", "x0")
+    await store.transact([Transaction(shard_of(partition), {}, {}, deletes=[entries[1].key])])
+    with pytest.raises(CorruptObject, match="for the offsets 1 to 2 are missing"):
+        await read_extents(store, partition)
 
 
 @pytest.mark.parametrize("backend", ["memory", "sqlite"])
-def test_a_damaged_lease_is_granted_anew(backend: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        store: Store = MemoryStore(system()) if backend == "memory" else await open_sqlite(str(tmp_path / "m.db"))
-        address = Address("s", "lease")
-        mine = await store.acquire_lease(address, "me", ttl_ms=60_000)
-        if isinstance(store, MemoryStore):
-            store._shards["s"].entries["lease"] = Entry("lease", b"\x02nonsense", mine.token)
-        else:
-            connection = sqlite3.connect(tmp_path / "m.db")
-            connection.execute("UPDATE kv SET value = X'02FF'")
-            connection.commit()
-            connection.close()
-        assert await store.leases("s", "", "~") == []
-        theirs = await store.acquire_lease(address, "you", ttl_ms=60_000)
-        assert theirs.holder == "you"
-        assert theirs.token > mine.token
-        await store.close()
-
-    asyncio.run(main())
+async def test_a_damaged_lease_is_granted_anew(backend: str, tmp_path: Path) -> None:
+    store: Store = MemoryStore(system()) if backend == "memory" else await open_sqlite(str(tmp_path / "m.db"))
+    address = Address("s", "lease")
+    mine = await store.acquire_lease(address, "me", ttl_ms=60_000)
+    if isinstance(store, MemoryStore):
+        store._shards["s"].entries["lease"] = Entry("lease", b"\x02nonsense", mine.token)
+    else:
+        connection = sqlite3.connect(tmp_path / "m.db")
+        connection.execute("UPDATE kv SET value = X'02FF'")
+        connection.commit()
+        connection.close()
+    assert await store.leases("s", "", "~") == []
+    theirs = await store.acquire_lease(address, "you", ttl_ms=60_000)
+    assert theirs.holder == "you"
+    assert theirs.token > mine.token
+    await store.close()
 
 
-def test_a_database_with_damaged_pages_fails_with_its_name(tmp_path: Path) -> None:
+async def test_a_database_with_damaged_pages_fails_with_its_name(tmp_path: Path) -> None:
     """Whatever is flipped: an answer, or an error of ours that names the file or the value."""
     whole = tmp_path / "whole.db"
-
-    async def make() -> Topic:
-        store = await open_sqlite(str(whole))
-        topic = await fill(store)
-        await store.close()
-        return topic
-
-    topic = asyncio.run(make())
+    store = await open_sqlite(str(whole))
+    topic = await fill(store)
+    await store.close()
     data = whole.read_bytes()
     path = tmp_path / "metadata.db"
     rng = random.Random(5)
@@ -337,7 +309,7 @@ def test_a_database_with_damaged_pages_fails_with_its_name(tmp_path: Path) -> No
             leftover.unlink()
         path.write_bytes(damaged)
         try:
-            asyncio.run(read())
+            await read()
         except LakestreamError as error:
             failures.append(str(error))
     assert len(failures) > 10
@@ -345,7 +317,7 @@ def test_a_database_with_damaged_pages_fails_with_its_name(tmp_path: Path) -> No
     assert len(named) > len(failures) * 0.8
 
 
-def test_the_counter_of_versions_is_kept_twice(tmp_path: Path) -> None:
+async def test_the_counter_of_versions_is_kept_twice(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
 
     async def write() -> None:
@@ -355,26 +327,23 @@ def test_the_counter_of_versions_is_kept_twice(tmp_path: Path) -> None:
         finally:
             await store.close()
 
-    asyncio.run(write())
+    await write()
     connection = sqlite3.connect(path)
     connection.execute("UPDATE counter SET version = version - 1")
     connection.commit()
     connection.close()
     with pytest.raises(CorruptObject, match=f"{path} is damaged: the counter of versions"):
-        asyncio.run(write())
+        await write()
 
 
-def test_ids_do_not_lead_to_a_successors_row() -> None:
-    async def main() -> None:
-        store = MemoryStore(system())
-        topics = Topics(store, system())
-        topic = await topics.create("t", 1, {})
-        await damage(store, Address("topics", "name/t"))
-        found = await topics.find_ids([topic.topic_id, UUID(int=1)])
-        assert set(found) == {topic.topic_id}
-        assert isinstance(found[topic.topic_id], CorruptObject)
-        assert await topics.list() == []
-        with pytest.raises(CorruptObject, match="'name/t' of 'topics'"):
-            await topics.create("t", 1, {})
-
-    asyncio.run(main())
+async def test_ids_do_not_lead_to_a_successors_row() -> None:
+    store = MemoryStore(system())
+    topics = Topics(store, system())
+    topic = await topics.create("t", 1, {})
+    await damage(store, Address("topics", "name/t"))
+    found = await topics.find_ids([topic.topic_id, UUID(int=1)])
+    assert set(found) == {topic.topic_id}
+    assert isinstance(found[topic.topic_id], CorruptObject)
+    assert await topics.list() == []
+    with pytest.raises(CorruptObject, match="'name/t' of 'topics'"):
+        await topics.create("t", 1, {})

@@ -1,6 +1,5 @@
 """Each kind of stored value has its own format; the one before is read, every other is refused and never rewritten."""
 
-import asyncio
 from typing import Any
 from uuid import UUID
 from zlib import crc32
@@ -73,23 +72,19 @@ def test_other_kinds_keep_their_first_format() -> None:
         codec.decode(stored(3, msgspec.msgpack.encode("text")), str, ADDRESS)
 
 
-def test_a_head_of_a_later_version_is_left_as_it_is() -> None:
+async def test_a_head_of_a_later_version_is_left_as_it_is() -> None:
     """An older process does not know its last field and would drop it."""
-
-    async def main() -> None:
-        store = MemoryStore(system())
-        partition = StreamPartition(UUID(int=1), 0)
-        await create_head(store, partition)
-        at = Address(shard_of(partition), HEAD)
-        later = stored(4, msgspec.msgpack.encode([0, 0, 0, 0, {}, None, -1, "later"]), at)
-        await store.transact([Transaction(at.shard, {}, {HEAD: later})])
-        verdicts: dict[StreamPartition, Verdict] = {}
-        batch = Batch(0, 100, 10, 5, -1, -1, -1)
-        offer = Offer(partition, "s", 1, 1, ("main",), "s-1", 0, [batch], lambda start, end: 0)
-        await Committer(store).commit([offer], verdicts)
-        assert isinstance(verdicts[partition], Unreadable)
-        [entry] = await store.get([at])
-        assert entry is not None
-        assert entry.value == later
-
-    asyncio.run(main())
+    store = MemoryStore(system())
+    partition = StreamPartition(UUID(int=1), 0)
+    await create_head(store, partition)
+    at = Address(shard_of(partition), HEAD)
+    later = stored(4, msgspec.msgpack.encode([0, 0, 0, 0, {}, None, -1, "later"]), at)
+    await store.transact([Transaction(at.shard, {}, {HEAD: later})])
+    verdicts: dict[StreamPartition, Verdict] = {}
+    batch = Batch(0, 100, 10, 5, -1, -1, -1)
+    offer = Offer(partition, "s", 1, 1, ("main",), "s-1", 0, [batch], lambda start, end: 0)
+    await Committer(store).commit([offer], verdicts)
+    assert isinstance(verdicts[partition], Unreadable)
+    [entry] = await store.get([at])
+    assert entry is not None
+    assert entry.value == later

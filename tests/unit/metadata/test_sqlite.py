@@ -15,16 +15,13 @@ from lakestream.metadata.stores.sqlite import worker as sqlite_worker
 from lakestream.metadata.stores.sqlite.store import SqliteStore, open_sqlite
 
 
-def run(path: Path, check: Callable[[SqliteStore], Awaitable[None]]) -> None:
-    async def main() -> None:
-        store = await open_sqlite(str(path))
-        try:
-            async with asyncio.timeout(60):
-                await check(store)
-        finally:
-            await store.close()
-
-    asyncio.run(main())
+async def run(path: Path, check: Callable[[SqliteStore], Awaitable[None]]) -> None:
+    store = await open_sqlite(str(path))
+    try:
+        async with asyncio.timeout(60):
+            await check(store)
+    finally:
+        await store.close()
 
 
 @pytest.fixture
@@ -42,7 +39,7 @@ def test_connections_are_durable_and_share_the_file(path: Path) -> None:
         connection.close()
 
 
-def test_versions_go_on_after_a_restart(path: Path) -> None:
+async def test_versions_go_on_after_a_restart(path: Path) -> None:
     versions: list[int] = []
 
     async def fill(store: Store) -> None:
@@ -50,23 +47,23 @@ def test_versions_go_on_after_a_restart(path: Path) -> None:
         versions.append(await apply(store, Transaction("s", {}, {}, ["a"])))
 
     for _ in range(3):
-        run(path, fill)
+        await run(path, fill)
     assert versions == sorted(set(versions))
 
 
-def test_leases_survive_a_restart(path: Path) -> None:
+async def test_leases_survive_a_restart(path: Path) -> None:
     tokens: list[int] = []
 
     async def take(store: Store) -> None:
         tokens.append((await store.acquire_lease(Address("s", "l"), "me", ttl_ms=60_000)).token)
         assert (await store.acquire_lease(Address("s", "l"), "you", ttl_ms=60_000)).holder == "me"
 
-    run(path, take)
-    run(path, take)
+    await run(path, take)
+    await run(path, take)
     assert tokens[0] == tokens[1]
 
 
-def test_what_queues_up_is_one_commit(path: Path) -> None:
+async def test_what_queues_up_is_one_commit(path: Path) -> None:
     async def check(store: SqliteStore) -> None:
         statements: list[str] = []
         store._write_connection.set_trace_callback(statements.append)
@@ -75,10 +72,10 @@ def test_what_queues_up_is_one_commit(path: Path) -> None:
         assert all(isinstance(outcome, Applied) for (outcome,) in outcomes)
         assert [s for s in statements if s in ("BEGIN IMMEDIATE", "COMMIT")] == ["BEGIN IMMEDIATE", "COMMIT"]
 
-    run(path, check)
+    await run(path, check)
 
 
-def test_a_flush_of_many_partitions_takes_few_statements(path: Path) -> None:
+async def test_a_flush_of_many_partitions_takes_few_statements(path: Path) -> None:
     """Each one costs the interpreter lock, which a busy event loop gives back late."""
 
     async def check(store: SqliteStore) -> None:
@@ -90,10 +87,10 @@ def test_a_flush_of_many_partitions_takes_few_statements(path: Path) -> None:
         await store.transact(flush)
         assert len(statements) <= 12
 
-    run(path, check)
+    await run(path, check)
 
 
-def test_the_event_loop_runs_while_another_holds_the_lock(path: Path) -> None:
+async def test_the_event_loop_runs_while_another_holds_the_lock(path: Path) -> None:
     async def check(store: SqliteStore) -> None:
         rival = sqlite3.connect(path, isolation_level=None)
         rival.execute("BEGIN IMMEDIATE")
@@ -111,10 +108,10 @@ def test_the_event_loop_runs_while_another_holds_the_lock(path: Path) -> None:
         await writing
         assert longest_s < 0.1
 
-    run(path, check)
+    await run(path, check)
 
 
-def test_a_lock_held_too_long_is_unavailable_and_nothing_is_written(
+async def test_a_lock_held_too_long_is_unavailable_and_nothing_is_written(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_worker, "LOCK_TIMEOUT_S", 0.05)
@@ -129,10 +126,10 @@ def test_a_lock_held_too_long_is_unavailable_and_nothing_is_written(
         assert await contents(store) == {}
         await apply(store, put(a=b"2"))
 
-    run(path, check)
+    await run(path, check)
 
 
-def test_a_full_disk_is_told_and_survived(path: Path) -> None:
+async def test_a_full_disk_is_told_and_survived(path: Path) -> None:
     async def check(store: SqliteStore) -> None:
         await apply(store, put(a=b"1"))
         (pages,) = store._write_connection.execute("PRAGMA page_count").fetchone()
@@ -144,59 +141,56 @@ def test_a_full_disk_is_told_and_survived(path: Path) -> None:
         await apply(store, put(a=b"3"))
         assert await contents(store) == {"a": b"3"}
 
-    run(path, check)
+    await run(path, check)
 
 
-def test_a_damaged_file_is_told(path: Path) -> None:
+async def test_a_damaged_file_is_told(path: Path) -> None:
     path.write_bytes(b"this is no database" * 500)
     with pytest.raises(CorruptObject, match=r"metadata\.db is damaged or no SQLite database"):
-        asyncio.run(open_sqlite(str(path)))
+        await open_sqlite(str(path))
 
 
-def test_a_foreign_or_newer_file_is_refused(path: Path) -> None:
+async def test_a_foreign_or_newer_file_is_refused(path: Path) -> None:
     foreign = sqlite3.connect(path)
     foreign.execute("CREATE TABLE t (a)")
     foreign.close()
     with pytest.raises(CorruptObject, match="not a metadata store"):
-        asyncio.run(open_sqlite(str(path)))
+        await open_sqlite(str(path))
     newer = path.with_name("newer.db")
     sqlite_worker.connect(str(newer)).close()
     connection = sqlite3.connect(newer)
     connection.execute("PRAGMA user_version = 3")
     connection.close()
     with pytest.raises(CorruptObject, match="format 3"):
-        asyncio.run(open_sqlite(str(newer)))
+        await open_sqlite(str(newer))
 
 
-def test_a_missing_folder_is_told(tmp_path: Path) -> None:
+async def test_a_missing_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match=r"none/metadata\.db"):
-        asyncio.run(open_sqlite(str(tmp_path / "none" / "metadata.db")))
+        await open_sqlite(str(tmp_path / "none" / "metadata.db"))
 
 
-def test_close_finishes_what_is_queued_and_refuses_the_rest(path: Path) -> None:
-    async def main() -> None:
-        store = await open_sqlite(str(path))
-        queued = [asyncio.ensure_future(store.transact([put(**{f"k{n}": b"1"})])) for n in range(20)]
-        watching = asyncio.ensure_future(store.watch({Address("s", "never"): ABSENT}, timeout_ms=60_000))
-        await asyncio.sleep(0)
-        await store.close()
-        assert all(isinstance(outcome, Applied) for (outcome,) in await asyncio.gather(*queued))
+async def test_close_finishes_what_is_queued_and_refuses_the_rest(path: Path) -> None:
+    store = await open_sqlite(str(path))
+    queued = [asyncio.ensure_future(store.transact([put(**{f"k{n}": b"1"})])) for n in range(20)]
+    watching = asyncio.ensure_future(store.watch({Address("s", "never"): ABSENT}, timeout_ms=60_000))
+    await asyncio.sleep(0)
+    await store.close()
+    assert all(isinstance(outcome, Applied) for (outcome,) in await asyncio.gather(*queued))
+    with pytest.raises(Unavailable):
+        await watching
+    for late in (store.get([Address("s", "a")]), store.transact([put(a=b"1")]), store.leases("s", "", "~")):
         with pytest.raises(Unavailable):
-            await watching
-        for late in (store.get([Address("s", "a")]), store.transact([put(a=b"1")]), store.leases("s", "", "~")):
-            with pytest.raises(Unavailable):
-                await late
-        await store.close()
-
-    asyncio.run(main())
-    run(path, lambda store: expect_keys(store, 20))
+            await late
+    await store.close()
+    await run(path, lambda store: expect_keys(store, 20))
 
 
 async def expect_keys(store: Store, count: int) -> None:
     assert len(await contents(store)) == count
 
 
-def test_a_cancelled_caller_does_not_disturb_the_others(path: Path) -> None:
+async def test_a_cancelled_caller_does_not_disturb_the_others(path: Path) -> None:
     async def check(store: SqliteStore) -> None:
         cancelled = asyncio.create_task(store.transact([put(a=b"1")]))
         other = asyncio.create_task(apply(store, put(b=b"1")))
@@ -208,10 +202,10 @@ def test_a_cancelled_caller_does_not_disturb_the_others(path: Path) -> None:
         await apply(store, put(c=b"1"))
         assert {"b", "c"} <= set(await contents(store))
 
-    run(path, check)
+    await run(path, check)
 
 
-def test_own_commits_do_not_make_watchers_look_again(path: Path) -> None:
+async def test_own_commits_do_not_make_watchers_look_again(path: Path) -> None:
     async def check(store: SqliteStore) -> None:
         watching = asyncio.create_task(store.watch({Address("s", "never"): ABSENT}, timeout_ms=200))
         await asyncio.sleep(0.05)
@@ -223,7 +217,7 @@ def test_own_commits_do_not_make_watchers_look_again(path: Path) -> None:
         assert reads == []
         assert not await watching
 
-    run(path, check)
+    await run(path, check)
 
 
 class LosesAnswers:
@@ -244,7 +238,7 @@ class LosesAnswers:
         return cursor
 
 
-def test_a_commit_without_an_answer_is_unknown(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_commit_without_an_answer_is_unknown(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def check(store: SqliteStore) -> None:
         with monkeypatch.context() as broken:
             broken.setattr(store, "_write_connection", LosesAnswers(store._write_connection))
@@ -253,10 +247,10 @@ def test_a_commit_without_an_answer_is_unknown(path: Path, monkeypatch: pytest.M
         assert await contents(store) == {"a": b"1"}
         await apply(store, put(a=b"2"))
 
-    run(path, check)
+    await run(path, check)
 
 
-def test_a_wrong_call_fails_alone_in_time_and_the_store_goes_on(path: Path) -> None:
+async def test_a_wrong_call_fails_alone_in_time_and_the_store_goes_on(path: Path) -> None:
     async def check(store: SqliteStore) -> None:
         with pytest.raises(UnicodeEncodeError):
             await store.transact([put("\ud800", a=b"1")])
@@ -265,4 +259,4 @@ def test_a_wrong_call_fails_alone_in_time_and_the_store_goes_on(path: Path) -> N
         await apply(store, put(a=b"2"))
         assert await contents(store) == {"a": b"2"}
 
-    run(path, check)
+    await run(path, check)

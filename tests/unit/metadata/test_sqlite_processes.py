@@ -76,57 +76,49 @@ def process(script: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
             child.kill()
 
 
-def count_of(path: Path) -> tuple[int, int]:
+async def count_of(path: Path) -> tuple[int, int]:
     """The counter, and how many rows say that it was raised."""
-
-    async def main() -> tuple[int, int]:
-        store = await open_sqlite(str(path))
-        (entry,) = await store.get([Address("s", "n")])
-        logged = await store.range("s", "log/", "log0")
-        await store.close()
-        return int(entry.value) if entry else 0, len(logged)
-
-    return asyncio.run(main())
+    store = await open_sqlite(str(path))
+    (entry,) = await store.get([Address("s", "n")])
+    logged = await store.range("s", "log/", "log0")
+    await store.close()
+    return int(entry.value) if entry else 0, len(logged)
 
 
-def test_two_processes_lose_no_increment(tmp_path: Path) -> None:
+async def test_two_processes_lose_no_increment(tmp_path: Path) -> None:
     path = tmp_path / "metadata.db"
     with process(HAMMER, path, 120) as first, process(HAMMER, path, 120) as second:
         assert (first.wait(60), second.wait(60)) == (0, 0)
-    assert count_of(path) == (240, 240)
+    assert await count_of(path) == (240, 240)
 
 
-def test_watch_sees_the_writes_of_another_process(tmp_path: Path) -> None:
+async def test_watch_sees_the_writes_of_another_process(tmp_path: Path) -> None:
     path = tmp_path / "metadata.db"
     delays_s = []
-
-    async def main() -> None:
-        store = await open_sqlite(str(path))
-        loop = asyncio.get_running_loop()
-        with process(ON_REQUEST, path) as other:
-            assert other.stdin is not None
-            assert other.stdout is not None
-            answer = other.stdout.readline
-            assert await asyncio.to_thread(answer) == "ready\n"
-            version = ABSENT
-            for _ in range(7):
-                watching = asyncio.create_task(store.watch({Address("s", "n"): version}, timeout_ms=30_000))
-                await asyncio.sleep(0.03)
-                assert not watching.done()
-                print(file=other.stdin, flush=True)
-                assert await watching
-                woken_s = loop.time()
-                delays_s.append(woken_s - float(await asyncio.to_thread(answer)))
-                (entry,) = await store.get([Address("s", "n")])
-                assert entry is not None
-                version = entry.version
-        await store.close()
-
-    asyncio.run(main())
+    store = await open_sqlite(str(path))
+    loop = asyncio.get_running_loop()
+    with process(ON_REQUEST, path) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        answer = other.stdout.readline
+        assert await asyncio.to_thread(answer) == "ready\n"
+        version = ABSENT
+        for _ in range(7):
+            watching = asyncio.create_task(store.watch({Address("s", "n"): version}, timeout_ms=30_000))
+            await asyncio.sleep(0.03)
+            assert not watching.done()
+            print(file=other.stdin, flush=True)
+            assert await watching
+            woken_s = loop.time()
+            delays_s.append(woken_s - float(await asyncio.to_thread(answer)))
+            (entry,) = await store.get([Address("s", "n")])
+            assert entry is not None
+            version = entry.version
+    await store.close()
     assert sorted(delays_s)[len(delays_s) // 2] < 0.1
 
 
-def test_acknowledged_writes_survive_a_kill(tmp_path: Path) -> None:
+async def test_acknowledged_writes_survive_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "metadata.db"
     acknowledged = 0
     for _ in range(3):
@@ -136,22 +128,18 @@ def test_acknowledged_writes_survive_a_kill(tmp_path: Path) -> None:
                 acknowledged = int(child.stdout.readline())
             child.send_signal(signal.SIGKILL)
             acknowledged = max([acknowledged, *(int(line) for line in child.stdout.read().split("\n")[:-1])])
-        count, logged = count_of(path)
+        count, logged = await count_of(path)
         assert count == logged
         assert acknowledged <= count <= acknowledged + 1
 
 
-def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
+async def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
     path = tmp_path / "metadata.db"
-
-    async def main() -> None:
-        store = await open_sqlite(str(path))
-        with process(ENDLESS, path) as child:
-            assert child.stdout is not None
-            child.stdout.readline()
-            child.send_signal(signal.SIGKILL)
-            async with asyncio.timeout(30):
-                await apply(store, put(a=b"1"))
-        await store.close()
-
-    asyncio.run(main())
+    store = await open_sqlite(str(path))
+    with process(ENDLESS, path) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        child.send_signal(signal.SIGKILL)
+        async with asyncio.timeout(30):
+            await apply(store, put(a=b"1"))
+    await store.close()

@@ -1,7 +1,5 @@
 """What a topic may be told, and what it says of what it cannot."""
 
-import asyncio
-
 import pytest
 from support.apache_kafka import KAFKA_TOPIC_CONFIGS
 
@@ -99,11 +97,8 @@ def test_switches_are_true_or_false_in_any_case() -> None:
         ("no.such", "1"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name_and_nothing_is_made(name: str, value: str) -> None:
-    async def main() -> None:
-        topics = Topics(MemoryStore(system()), system())
-        with pytest.raises(InvalidSetting, match=name):
-            await topics.create("t", 1, {name: value})
-        assert await topics.list() == []
-
-    asyncio.run(main())
+async def test_what_cannot_be_is_refused_by_name_and_nothing_is_made(name: str, value: str) -> None:
+    topics = Topics(MemoryStore(system()), system())
+    with pytest.raises(InvalidSetting, match=name):
+        await topics.create("t", 1, {name: value})
+    assert await topics.list() == []

@@ -1,6 +1,5 @@
 """Which table a topic is: names that every engine takes, clashes, aliases."""
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from uuid import UUID
@@ -101,15 +100,12 @@ class Bench:
         return table_id
 
 
-def run(test: Callable[[Bench], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        await test(Bench())
-
-    asyncio.run(whole())
+async def run(test: Callable[[Bench], Awaitable[None]]) -> None:
+    await test(Bench())
 
 
 @pytest.mark.parametrize("rivals", [("a.b", "a_b"), ("a_b", "a.b"), ("Orders", "orders"), ("a-b", "A.B")])
-def test_of_two_topics_that_ask_for_one_name_the_second_carries_its_id(rivals: tuple[str, str]) -> None:
+async def test_of_two_topics_that_ask_for_one_name_the_second_carries_its_id(rivals: tuple[str, str]) -> None:
     async def test(bench: Bench) -> None:
         first, second = [await bench.create(name) for name in rivals]
         wanted = f"default.{table_name(rivals[0]).name}"
@@ -122,19 +118,19 @@ def test_of_two_topics_that_ask_for_one_name_the_second_carries_its_id(rivals: t
         assert await bench.table(second) == f"{wanted}_{second.topic_id.hex[:8]}", "also when the other is gone"
         assert await bench.tables.detach(second.topic_id) == f"{wanted}__{second.topic_id.hex[:8]}"
 
-    run(test)
+    await run(test)
 
 
-def test_a_table_of_an_engine_keeps_its_name_too() -> None:
+async def test_a_table_of_an_engine_keeps_its_name_too() -> None:
     async def test(bench: Bench) -> None:
         await bench.foreign(table_name("orders"))
         topic = await bench.create("orders")
         assert await bench.table(topic) == f"default.orders_{topic.topic_id.hex[:8]}"
 
-    run(test)
+    await run(test)
 
 
-def test_a_topic_made_again_takes_the_name_of_its_predecessor() -> None:
+async def test_a_topic_made_again_takes_the_name_of_its_predecessor() -> None:
     async def test(bench: Bench) -> None:
         first = await bench.create("sales.orders")
         assert await bench.table(first) == "default.sales_orders"
@@ -145,10 +141,10 @@ def test_a_topic_made_again_takes_the_name_of_its_predecessor() -> None:
             ("default",), f"sales_orders__{first.topic_id.hex[:8]}"
         )
 
-    run(test)
+    await run(test)
 
 
-def test_an_alias_names_the_table_and_makes_its_namespace() -> None:
+async def test_an_alias_names_the_table_and_makes_its_namespace() -> None:
     async def test(bench: Bench) -> None:
         topic = await bench.create("Orders.v1", **{ALIAS: "sales.orders"})
         assert await bench.table(topic) == "sales.orders"
@@ -157,10 +153,10 @@ def test_an_alias_names_the_table_and_makes_its_namespace() -> None:
         again = await bench.create("Orders.v1", **{ALIAS: "sales.orders"})
         assert await bench.table(again) == "sales.orders", "a dead topic's table gives way"
 
-    run(test)
+    await run(test)
 
 
-def test_a_table_that_is_there_already_is_looked_for_by_the_alias() -> None:
+async def test_a_table_that_is_there_already_is_looked_for_by_the_alias() -> None:
     async def test(bench: Bench) -> None:
         facts, figures = TableName(("sales",), "facts"), TableName(("sales",), "figures")
         await bench.foreign(facts)
@@ -172,10 +168,10 @@ def test_a_table_that_is_there_already_is_looked_for_by_the_alias() -> None:
         await bench.topics.delete(dead.topic_id)
         assert await check_alias(bench.pointers, bench.topics, {ALIAS: "sales.figures"}) is None, "it gives way"
 
-    run(test)
+    await run(test)
 
 
-def test_an_alias_of_another_topics_table_is_refused_when_the_topic_is_made() -> None:
+async def test_an_alias_of_another_topics_table_is_refused_when_the_topic_is_made() -> None:
     async def test(bench: Bench) -> None:
         await bench.create("b.c")
         with pytest.raises(InvalidSetting, match=r"it is the table of topic b\.c"):
@@ -187,4 +183,4 @@ def test_an_alias_of_another_topics_table_is_refused_when_the_topic_is_made() ->
         clash = await bench.create("chosen")
         assert await bench.table(clash) == "default.chosen", "whose table is made first has the name"
 
-    run(test)
+    await run(test)

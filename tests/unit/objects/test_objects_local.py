@@ -17,12 +17,9 @@ from lakestream.objects import LocalObjects, folders, local
 from lakestream.objects.keys import TEMPORARY_FOLDER
 
 
-def run(check: Callable[[], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(60):
-            await check()
-
-    asyncio.run(main())
+async def run(check: Callable[[], Awaitable[None]]) -> None:
+    async with asyncio.timeout(60):
+        await check()
 
 
 class Trace:
@@ -62,7 +59,7 @@ linux = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="names of 
 
 @linux
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_bytes_are_synced_before_the_name_and_the_name_before_put_returns(
+async def test_bytes_are_synced_before_the_name_and_the_name_before_put_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool
 ) -> None:
     async def check() -> None:
@@ -90,11 +87,11 @@ def test_bytes_are_synced_before_the_name_and_the_name_before_put_returns(
         await store.put("wal/1/b", [b"three"], overwrite=overwrite)
         assert trace.calls == ["write temporary", "fsync temporary", "name wal/1/b", "fsync wal/1"]
 
-    run(check)
+    await run(check)
 
 
 @linux
-def test_folders_made_by_another_process_are_synced_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_folders_made_by_another_process_are_synced_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def check() -> None:
         (tmp_path / "wal" / "1").mkdir(parents=True)
         trace = Trace(tmp_path, monkeypatch)
@@ -102,11 +99,11 @@ def test_folders_made_by_another_process_are_synced_too(tmp_path: Path, monkeypa
         synced = [call for call in trace.calls if call.startswith("fsync")]
         assert synced == ["fsync ..", "fsync .", "fsync temporary", "fsync .", "fsync wal", "fsync wal/1"]
 
-    run(check)
+    await run(check)
 
 
 @linux
-def test_a_folder_that_was_removed_and_made_again_is_synced_again(
+async def test_a_folder_that_was_removed_and_made_again_is_synced_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def check() -> None:
@@ -120,11 +117,11 @@ def test_a_folder_that_was_removed_and_made_again_is_synced_again(
         assert "fsync ." in trace.calls
         assert "fsync wal" in trace.calls
 
-    run(check)
+    await run(check)
 
 
 @linux
-def test_nothing_appears_when_the_sync_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_appears_when_the_sync_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def check() -> None:
         store = LocalObjects(str(tmp_path))
         await store.put("a", [b"x"])
@@ -140,10 +137,10 @@ def test_nothing_appears_when_the_sync_fails(tmp_path: Path, monkeypatch: pytest
             await store.get("b")
         assert os.listdir(tmp_path / TEMPORARY_FOLDER) == []
 
-    run(check)
+    await run(check)
 
 
-def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def check() -> None:
         store = LocalObjects(str(tmp_path))
         writev = os.writev
@@ -161,10 +158,10 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
         await store.put("a", [b"12345"])
         assert await store.get("a") == b"12345"
 
-    run(check)
+    await run(check)
 
 
-def test_short_writes_and_reads_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_short_writes_and_reads_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def check() -> None:
         store = LocalObjects(str(tmp_path))
         writev, pread = os.writev, os.pread
@@ -176,10 +173,10 @@ def test_short_writes_and_reads_are_continued(tmp_path: Path, monkeypatch: pytes
         assert await store.get("a") == whole
         assert await store.get_range("a", 3, 200) == whole[3:203]
 
-    run(check)
+    await run(check)
 
 
-def test_unfinished_objects_are_not_listed_and_old_ones_are_removed(tmp_path: Path) -> None:
+async def test_unfinished_objects_are_not_listed_and_old_ones_are_removed(tmp_path: Path) -> None:
     async def check() -> None:
         await LocalObjects(str(tmp_path)).put("a", [b"x"])
         old, young = (tmp_path / TEMPORARY_FOLDER / name for name in ("old", "young"))
@@ -191,10 +188,10 @@ def test_unfinished_objects_are_not_listed_and_old_ones_are_removed(tmp_path: Pa
         await store.put("b", [b"x"])
         assert os.listdir(tmp_path / TEMPORARY_FOLDER) == ["young"]
 
-    run(check)
+    await run(check)
 
 
-def test_a_killed_put_leaves_no_object(tmp_path: Path) -> None:
+async def test_a_killed_put_leaves_no_object(tmp_path: Path) -> None:
     script = (
         "import asyncio, os, signal, sys\n"
         "from lakestream.objects import LocalObjects\n"
@@ -213,10 +210,10 @@ def test_a_killed_put_leaves_no_object(tmp_path: Path) -> None:
         assert [info async for info in store.list("")] == []
         await store.put("wal/a", [b"again"])
 
-    run(check)
+    await run(check)
 
 
-def test_a_name_below_an_object_is_a_conflict(tmp_path: Path) -> None:
+async def test_a_name_below_an_object_is_a_conflict(tmp_path: Path) -> None:
     async def check() -> None:
         store = LocalObjects(str(tmp_path))
         await store.put("a", [b"x"])
@@ -227,10 +224,10 @@ def test_a_name_below_an_object_is_a_conflict(tmp_path: Path) -> None:
                     await store.put(key, [b"y"], overwrite=overwrite)
         assert [info.key async for info in store.list("")] == ["a", "b/c"]
 
-    run(check)
+    await run(check)
 
 
-def test_folders_go_with_their_last_object(tmp_path: Path) -> None:
+async def test_folders_go_with_their_last_object(tmp_path: Path) -> None:
     async def check() -> None:
         store = LocalObjects(str(tmp_path))
         for key in ("wal/1/a", "wal/1/b", "wal/2/c/d"):
@@ -240,10 +237,10 @@ def test_folders_go_with_their_last_object(tmp_path: Path) -> None:
         await store.delete(["wal/1/b"])
         assert os.listdir(tmp_path) == [TEMPORARY_FOLDER]
 
-    run(check)
+    await run(check)
 
 
-def test_puts_and_deletes_may_race_for_a_folder(tmp_path: Path) -> None:
+async def test_puts_and_deletes_may_race_for_a_folder(tmp_path: Path) -> None:
     async def check() -> None:
         first, second = LocalObjects(str(tmp_path)), LocalObjects(str(tmp_path))
 
@@ -255,10 +252,10 @@ def test_puts_and_deletes_may_race_for_a_folder(tmp_path: Path) -> None:
         await asyncio.gather(churn(first, "a"), churn(first, "b"), churn(second, "c"), churn(second, "d"))
         assert [info async for info in first.list("")] == []
 
-    run(check)
+    await run(check)
 
 
-def test_the_root_may_be_removed_and_comes_back(tmp_path: Path) -> None:
+async def test_the_root_may_be_removed_and_comes_back(tmp_path: Path) -> None:
     async def check() -> None:
         store = LocalObjects(str(tmp_path / "bucket"))
         assert [info async for info in store.list("")] == []
@@ -267,10 +264,10 @@ def test_the_root_may_be_removed_and_comes_back(tmp_path: Path) -> None:
         await store.put("a/b", [b"y"])
         assert await store.get("a/b") == b"y"
 
-    run(check)
+    await run(check)
 
 
-def test_known_folders_are_bounded_and_their_descriptors_closed(
+async def test_known_folders_are_bounded_and_their_descriptors_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(folders, "KNOWN_FOLDERS", 4)
@@ -287,10 +284,10 @@ def test_known_folders_are_bounded_and_their_descriptors_closed(
         for n in range(20):
             assert await store.get(f"{n}/a") == b"x"
 
-    run(check)
+    await run(check)
 
 
-def test_listing_is_read_in_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_listing_is_read_in_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "LIST_PAGE", 3)
 
     async def check() -> None:
@@ -300,4 +297,4 @@ def test_listing_is_read_in_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             await store.put(key, [b"x"])
         assert [info.key async for info in store.list("")] == stored
 
-    run(check)
+    await run(check)

@@ -1,6 +1,5 @@
 """Cloud stores beyond the contract: what fails, and how it is told."""
 
-import asyncio
 import base64
 import hashlib
 import socket
@@ -40,31 +39,28 @@ def impatient(url: str, *, ends_at_once: bool = False) -> RemoteObjects:
     )
 
 
-def test_a_store_that_does_not_answer_is_unavailable(silent_address: str) -> None:
-    async def main() -> None:
-        store = impatient("s3://bucket/prefix")
-        for attempt in (store.put("a", [b"x"]), store.get("a"), store.get_tail("a", 5), store.delete(["a"])):
-            with pytest.raises(Unavailable, match="s3://bucket/prefix/a: the object store failed"):
-                await attempt
-        with pytest.raises(Unavailable):
-            async for _ in store.list("wal/"):
-                pass
-
-    asyncio.run(main())
+async def test_a_store_that_does_not_answer_is_unavailable(silent_address: str) -> None:
+    store = impatient("s3://bucket/prefix")
+    for attempt in (store.put("a", [b"x"]), store.get("a"), store.get_tail("a", 5), store.delete(["a"])):
+        with pytest.raises(Unavailable, match="s3://bucket/prefix/a: the object store failed"):
+            await attempt
+    with pytest.raises(Unavailable):
+        async for _ in store.list("wal/"):
+            pass
 
 
 @pytest.mark.parametrize("ends_at_once", [False, True])
-def test_a_large_read_without_an_answer_is_told_as_any_other(silent_address: str, ends_at_once: bool) -> None:
+async def test_a_large_read_without_an_answer_is_told_as_any_other(silent_address: str, ends_at_once: bool) -> None:
     with pytest.raises(Unavailable, match="s3://bucket/prefix/a: the object store failed"):
-        asyncio.run(impatient("s3://bucket/prefix", ends_at_once=ends_at_once).get_range("a", 0, 9, once=True))
+        await impatient("s3://bucket/prefix", ends_at_once=ends_at_once).get_range("a", 0, 9, once=True)
 
 
-def test_a_store_that_is_not_there_is_unavailable(silent_address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_is_not_there_is_unavailable(silent_address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{port}")
     with pytest.raises(Unavailable):
-        asyncio.run(impatient("s3://bucket").get("a"))
+        await impatient("s3://bucket").get("a")
 
 
 def test_a_url_that_cannot_be_opened_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,24 +115,21 @@ DENIED, NO_BUCKET = "access was denied, check the credentials", "the bucket of s
         (400, "<Code>AuthorizationHeaderMalformed</Code>", StoreRefused, "refused the request"),
     ],
 )
-def test_each_answer_has_its_sentence_and_costs_one_request(
+async def test_each_answer_has_its_sentence_and_costs_one_request(
     monkeypatch: pytest.MonkeyPatch, status: int, body: str, expected: type[Exception], sentence: str
 ) -> None:
     async def keys(store: RemoteObjects) -> None:
         async for _ in store.list("wal/"):
             pass
 
-    async def main() -> None:
-        with answering(monkeypatch, status, body) as asked:
-            store = RemoteObjects("s3://b/p")
-            requests = [store.put("a", [b"x"]), store.get("a"), store.get_range("a", 0, 1), store.get_tail("a", 1)]
-            for number, request in enumerate([*requests, store.delete(["a", "b"]), keys(store)], 1):
-                with pytest.raises(expected, match=sentence) as caught:
-                    await request
-                assert type(caught.value) is expected
-                assert len(asked) == number
-
-    asyncio.run(main())
+    with answering(monkeypatch, status, body) as asked:
+        store = RemoteObjects("s3://b/p")
+        requests = [store.put("a", [b"x"]), store.get("a"), store.get_range("a", 0, 1), store.get_tail("a", 1)]
+        for number, request in enumerate([*requests, store.delete(["a", "b"]), keys(store)], 1):
+            with pytest.raises(expected, match=sentence) as caught:
+                await request
+            assert type(caught.value) is expected
+            assert len(asked) == number
 
 
 def test_signatures_in_addresses_are_not_repeated() -> None:
@@ -191,7 +184,7 @@ def test_a_bucket_at_aws_gets_a_checksum_with_each_object(monkeypatch: pytest.Mo
     }
 
 
-def test_a_body_is_vouched_for_by_its_hash_or_by_its_checksum(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_is_vouched_for_by_its_hash_or_by_its_checksum(monkeypatch: pytest.MonkeyPatch) -> None:
     body = b"123456789"
     crc64nvme_of_body = 0xAE8B14860A799888
     heard: list[tuple[str | None, str | None]] = []
@@ -213,10 +206,10 @@ def test_a_body_is_vouched_for_by_its_hash_or_by_its_checksum(monkeypatch: pytes
         try:
             for variable, value in environment(f"http://127.0.0.1:{server.server_port}").items():
                 monkeypatch.setenv(variable, value)
-            asyncio.run(RemoteObjects("s3://bucket").put("a", [body]))
+            await RemoteObjects("s3://bucket").put("a", [body])
             monkeypatch.setenv("AWS_UNSIGNED_PAYLOAD", "true")
             monkeypatch.setenv("AWS_CHECKSUM_ALGORITHM", "crc64nvme")
-            asyncio.run(RemoteObjects("s3://bucket").put("a", [body[:4], body[4:]]))
+            await RemoteObjects("s3://bucket").put("a", [body[:4], body[4:]])
         finally:
             server.shutdown()
     assert heard == [

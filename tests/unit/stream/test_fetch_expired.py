@@ -1,6 +1,5 @@
 """A file that is missing is an alarm if the present view names it. If the table has moved on, it is only haste."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -17,26 +16,25 @@ from lakestream.stream.offsets import OffsetAt
 Ask = Callable[[StreamEngine, StreamPartition, Any], Awaitable[LakestreamError | None]]
 
 
-def ask_while(each_read: Callable[[Cluster, StreamPartition], Awaitable[None]], ask: Ask) -> LakestreamError | None:
+async def ask_while(
+    each_read: Callable[[Cluster, StreamPartition], Awaitable[None]], ask: Ask
+) -> LakestreamError | None:
     """The error of what is asked for below the frontier, where all files are gone when somebody looks for them."""
 
-    async def whole() -> LakestreamError | None:
-        cluster = Cluster()
-        async with cluster.brokers(1) as [streams]:
-            topic = await streams.create_topic("orders", 1, {})
-            partition = StreamPartition(topic.topic_id, 0)
-            await streams.append(partition, batch(b"a"))
-            view = await cluster.tables.create(topic.topic_id, "orders", 1)
-            file = WrittenFile("simulated://gone.parquet", 1, 1, 1, 0, 0, 0, 0, 0)
-            await cluster.tables.commit(view, add=[file], remove=[], frontier=(1,))
+    cluster = Cluster()
+    async with cluster.brokers(1) as [streams]:
+        topic = await streams.create_topic("orders", 1, {})
+        partition = StreamPartition(topic.topic_id, 0)
+        await streams.append(partition, batch(b"a"))
+        view = await cluster.tables.create(topic.topic_id, "orders", 1)
+        file = WrittenFile("simulated://gone.parquet", 1, 1, 1, 0, 0, 0, 0, 0)
+        await cluster.tables.commit(view, add=[file], remove=[], frontier=(1,))
 
-            async def read(*_: Any, **__: Any) -> None:
-                await each_read(cluster, partition)
-                raise ObjectMissing("gone.parquet does not exist")
+        async def read(*_: Any, **__: Any) -> None:
+            await each_read(cluster, partition)
+            raise ObjectMissing("gone.parquet does not exist")
 
-            return await ask(streams, partition, read)
-
-    return asyncio.run(whole())
+        return await ask(streams, partition, read)
 
 
 async def fetch(streams: StreamEngine, partition: StreamPartition, read: Any) -> LakestreamError | None:
@@ -58,23 +56,23 @@ asked = pytest.mark.parametrize("ask", [fetch, find])
 
 
 @asked
-def test_a_missing_file_of_the_present_view_is_an_alarm(ask: Ask) -> None:
+async def test_a_missing_file_of_the_present_view_is_an_alarm(ask: Ask) -> None:
     async def nothing(cluster: Cluster, partition: StreamPartition) -> None:
         """The table stays as it is."""
 
-    assert isinstance(ask_while(nothing, ask), ObjectMissing)
+    assert isinstance(await ask_while(nothing, ask), ObjectMissing)
 
 
 @asked
-def test_a_table_that_changes_faster_than_it_is_read_is_asked_for_again(ask: Ask) -> None:
+async def test_a_table_that_changes_faster_than_it_is_read_is_asked_for_again(ask: Ask) -> None:
     async def rewrite(cluster: Cluster, partition: StreamPartition) -> None:
         view = await cluster.tables.load(partition.topic_id)
         await cluster.tables.commit(view, add=[], remove=[], frontier=view.frontier)
 
-    assert isinstance(ask_while(rewrite, ask), Unavailable)
+    assert isinstance(await ask_while(rewrite, ask), Unavailable)
 
 
-def test_an_offset_is_looked_for_again_where_the_table_has_moved_on() -> None:
+async def test_an_offset_is_looked_for_again_where_the_table_has_moved_on() -> None:
     async def ask(streams: StreamEngine, partition: StreamPartition, gone: Any) -> LakestreamError | None:
         history, reads = streams._offsets._history, list[int]()
 
@@ -92,4 +90,4 @@ def test_an_offset_is_looked_for_again_where_the_table_has_moved_on() -> None:
         view = await cluster.tables.load(partition.topic_id)
         await cluster.tables.commit(view, add=[], remove=[], frontier=view.frontier)
 
-    assert ask_while(rewrite, ask) is None
+    assert await ask_while(rewrite, ask) is None

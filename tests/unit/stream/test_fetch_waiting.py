@@ -60,89 +60,72 @@ async def fetch(
     )
 
 
-def test_each_append_costs_a_waiting_fetch_two_reads_and_no_object() -> None:
+async def test_each_append_costs_a_waiting_fetch_two_reads_and_no_object() -> None:
     """One of the heads, one of the extents that another broker added; the objects are read when there is enough."""
-
-    async def main() -> None:
-        store, objects = CountedStore(), CountedObjects()
-        settings = StreamSettings(flush_interval_ms=4)
-        async with Cluster(store=store, objects=objects, settings=settings).brokers(2) as (writer, reader):
-            partitions = (await writer.create_topic("orders", 3, {})).each_partition()
-            one = batch(bytes(100))
-            for partition in partitions:
-                await writer.append(partition, one)
-            polling = asyncio.create_task(fetch(reader, partitions, min_bytes=20 * len(one), wait_ms=30_000))
-            await asyncio.sleep(0.05)
-            for number in range(16):
-                before = store.reads, store.watches, objects.reads
-                await writer.append(partitions[number % 3], one)
-                await asyncio.sleep(0.02)
-                assert (store.reads - before[0], store.watches - before[1], objects.reads - before[2]) == (2, 1, 0)
-                assert not polling.done()
-            await writer.append(partitions[0], one)
-            fetched = await asyncio.wait_for(polling, 5)
-            assert sum(len(parse(each.parts)) for each in fetched) == 20
-            assert objects.reads == 20
-
-    asyncio.run(main())
+    store, objects = CountedStore(), CountedObjects()
+    settings = StreamSettings(flush_interval_ms=4)
+    async with Cluster(store=store, objects=objects, settings=settings).brokers(2) as (writer, reader):
+        partitions = (await writer.create_topic("orders", 3, {})).each_partition()
+        one = batch(bytes(100))
+        for partition in partitions:
+            await writer.append(partition, one)
+        polling = asyncio.create_task(fetch(reader, partitions, min_bytes=20 * len(one), wait_ms=30_000))
+        await asyncio.sleep(0.05)
+        for number in range(16):
+            before = store.reads, store.watches, objects.reads
+            await writer.append(partitions[number % 3], one)
+            await asyncio.sleep(0.02)
+            assert (store.reads - before[0], store.watches - before[1], objects.reads - before[2]) == (2, 1, 0)
+            assert not polling.done()
+        await writer.append(partitions[0], one)
+        fetched = await asyncio.wait_for(polling, 5)
+        assert sum(len(parse(each.parts)) for each in fetched) == 20
+        assert objects.reads == 20
 
 
-def test_nobody_reads_while_nothing_is_appended() -> None:
+async def test_nobody_reads_while_nothing_is_appended() -> None:
     """What is there and is not enough is no reason to look again."""
-
-    async def main() -> None:
-        store = CountedStore()
-        async with Cluster(store=store).brokers(1) as [streams]:
-            [partition] = (await streams.create_topic("orders", 1, {})).each_partition()
-            await streams.append(partition, batch(b"v"))
-            polling = asyncio.create_task(fetch(streams, [partition], min_bytes=MIB, wait_ms=600))
-            await asyncio.sleep(0.1)
-            before = store.reads, store.watches
-            await asyncio.sleep(0.3)
-            assert (store.reads, store.watches) == before
-            [fetched] = await polling
-            assert len(parse(fetched.parts)) == 1
-
-    asyncio.run(main())
+    store = CountedStore()
+    async with Cluster(store=store).brokers(1) as [streams]:
+        [partition] = (await streams.create_topic("orders", 1, {})).each_partition()
+        await streams.append(partition, batch(b"v"))
+        polling = asyncio.create_task(fetch(streams, [partition], min_bytes=MIB, wait_ms=600))
+        await asyncio.sleep(0.1)
+        before = store.reads, store.watches
+        await asyncio.sleep(0.3)
+        assert (store.reads, store.watches) == before
+        [fetched] = await polling
+        assert len(parse(fetched.parts)) == 1
 
 
-def test_what_came_too_late_to_be_enough_is_served_when_time_is_out() -> None:
-    async def main() -> None:
-        async with Cluster().brokers(2) as (writer, reader):
-            partitions = (await writer.create_topic("orders", 2, {})).each_partition()
-            polling = asyncio.create_task(fetch(reader, partitions, min_bytes=MIB, wait_ms=400))
-            await asyncio.sleep(0.1)
-            await writer.append(partitions[1], batch(b"v"))
-            fetched = await asyncio.wait_for(polling, 5)
-            assert [len(parse(each.parts)) for each in fetched] == [0, 1]
-
-    asyncio.run(main())
+async def test_what_came_too_late_to_be_enough_is_served_when_time_is_out() -> None:
+    async with Cluster().brokers(2) as (writer, reader):
+        partitions = (await writer.create_topic("orders", 2, {})).each_partition()
+        polling = asyncio.create_task(fetch(reader, partitions, min_bytes=MIB, wait_ms=400))
+        await asyncio.sleep(0.1)
+        await writer.append(partitions[1], batch(b"v"))
+        fetched = await asyncio.wait_for(polling, 5)
+        assert [len(parse(each.parts)) for each in fetched] == [0, 1]
 
 
-def test_a_waiting_fetch_is_told_when_its_offset_leaves_the_log() -> None:
-    async def main() -> None:
-        store = CountedStore()
-        async with Cluster(store=store).brokers(1) as [streams]:
-            [partition] = (await streams.create_topic("orders", 1, {})).each_partition()
-            await streams.append(partition, batch(b"v", b"w"))
-            polling = asyncio.create_task(fetch(streams, [partition], min_bytes=MIB, wait_ms=30_000))
-            await asyncio.sleep(0.05)
-            await advance_log_start(store, partition, 1, in_tail=True)
-            [fetched] = await asyncio.wait_for(polling, 5)
-            assert isinstance(fetched.error, OffsetOutOfRange)
-
-    asyncio.run(main())
+async def test_a_waiting_fetch_is_told_when_its_offset_leaves_the_log() -> None:
+    store = CountedStore()
+    async with Cluster(store=store).brokers(1) as [streams]:
+        [partition] = (await streams.create_topic("orders", 1, {})).each_partition()
+        await streams.append(partition, batch(b"v", b"w"))
+        polling = asyncio.create_task(fetch(streams, [partition], min_bytes=MIB, wait_ms=30_000))
+        await asyncio.sleep(0.05)
+        await advance_log_start(store, partition, 1, in_tail=True)
+        [fetched] = await asyncio.wait_for(polling, 5)
+        assert isinstance(fetched.error, OffsetOutOfRange)
 
 
-def test_more_than_a_client_takes_is_never_waited_for() -> None:
-    async def main() -> None:
-        async with Cluster().brokers(1) as [streams]:
-            [partition] = (await streams.create_topic("orders", 1, {})).each_partition()
-            await streams.append(partition, batch(bytes(1000)))
-            fetched = await asyncio.wait_for(
-                streams.fetch([FetchPartition(partition, 0, MIB)], min_bytes=MIB, max_bytes=500, max_wait_ms=30_000),
-                5,
-            )
-            assert len(parse(fetched[0].parts)) == 1
-
-    asyncio.run(main())
+async def test_more_than_a_client_takes_is_never_waited_for() -> None:
+    async with Cluster().brokers(1) as [streams]:
+        [partition] = (await streams.create_topic("orders", 1, {})).each_partition()
+        await streams.append(partition, batch(bytes(1000)))
+        fetched = await asyncio.wait_for(
+            streams.fetch([FetchPartition(partition, 0, MIB)], min_bytes=MIB, max_bytes=500, max_wait_ms=30_000),
+            5,
+        )
+        assert len(parse(fetched[0].parts)) == 1

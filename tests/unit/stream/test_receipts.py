@@ -1,6 +1,5 @@
 """What a broker writes down of its flushes: every extent, every refusal, every object that it gave up."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,75 +37,65 @@ async def placed(cluster: Cluster, partition: StreamPartition) -> list[tuple[str
     ]
 
 
-def test_a_receipt_names_every_extent_of_a_section_and_what_was_refused() -> None:
-    async def main() -> None:
-        cluster = Cluster(settings=StreamSettings(flush_interval_ms=20))
-        async with cluster.brokers(1) as [streams]:
-            [partition] = await topic(streams)
-            producer_id, epoch = await streams.new_producer()
-            first = batch(b"a", b"b", producer=(producer_id, epoch, 0))
-            # One flush: the retry of its own first batch lies between two others.
-            done = [streams.append(partition, run) for run in (first, batch(b"c"), first, first, batch(b"d"))]
-            assert [(await each).base_offset for each in done] == [0, 2, 0, 0, 3]
-        extents = await placed(cluster, partition)
-        assert len(extents) == 2
-        [(key, receipt)] = (await told(cluster)).items()
-        assert {key} == {named for named, _ in extents}
-        one, two = (each for _, each in extents)
-        between = RefusedRange(one.position + one.length, 2 * len(first), DUPLICATE)
-        assert receipt.sections == (SectionReceipt(partition, (one, two), (between,)),)
-
-    asyncio.run(main())
+async def test_a_receipt_names_every_extent_of_a_section_and_what_was_refused() -> None:
+    cluster = Cluster(settings=StreamSettings(flush_interval_ms=20))
+    async with cluster.brokers(1) as [streams]:
+        [partition] = await topic(streams)
+        producer_id, epoch = await streams.new_producer()
+        first = batch(b"a", b"b", producer=(producer_id, epoch, 0))
+        # One flush: the retry of its own first batch lies between two others.
+        done = [streams.append(partition, run) for run in (first, batch(b"c"), first, first, batch(b"d"))]
+        assert [(await each).base_offset for each in done] == [0, 2, 0, 0, 3]
+    extents = await placed(cluster, partition)
+    assert len(extents) == 2
+    [(key, receipt)] = (await told(cluster)).items()
+    assert {key} == {named for named, _ in extents}
+    one, two = (each for _, each in extents)
+    between = RefusedRange(one.position + one.length, 2 * len(first), DUPLICATE)
+    assert receipt.sections == (SectionReceipt(partition, (one, two), (between,)),)
 
 
-def test_a_flush_that_its_mark_confirmed_has_its_receipt_too() -> None:
-    async def main() -> None:
-        cluster = Cluster()
-        async with cluster.brokers(1) as [streams]:
-            [partition] = await topic(streams)
-            transact, lost = cluster.store.transact, []
+async def test_a_flush_that_its_mark_confirmed_has_its_receipt_too() -> None:
+    cluster = Cluster()
+    async with cluster.brokers(1) as [streams]:
+        [partition] = await topic(streams)
+        transact, lost = cluster.store.transact, []
 
-            async def silent(transactions: Sequence[Transaction]) -> list[Outcome]:
-                outcomes: list[Outcome] = await transact(transactions)
-                if any(each.shard.startswith("log/") for each in transactions) and not lost:
-                    lost.append(outcomes)
-                    raise Unavailable("the reply is lost")
-                return outcomes
+        async def silent(transactions: Sequence[Transaction]) -> list[Outcome]:
+            outcomes: list[Outcome] = await transact(transactions)
+            if any(each.shard.startswith("log/") for each in transactions) and not lost:
+                lost.append(outcomes)
+                raise Unavailable("the reply is lost")
+            return outcomes
 
-            cluster.store.transact = silent  # type: ignore[method-assign]
-            assert (await streams.append(partition, batch(b"a", b"b"))).base_offset == 0
-            assert lost
-        [(key, place)] = await placed(cluster, partition)
-        assert (await told(cluster))[key].sections == (SectionReceipt(partition, (place,)),)
-
-    asyncio.run(main())
+        cluster.store.transact = silent  # type: ignore[method-assign]
+        assert (await streams.append(partition, batch(b"a", b"b"))).base_offset == 0
+        assert lost
+    [(key, place)] = await placed(cluster, partition)
+    assert (await told(cluster))[key].sections == (SectionReceipt(partition, (place,)),)
 
 
-def test_an_object_that_replaces_another_gives_it_up_in_its_own_footer() -> None:
+async def test_an_object_that_replaces_another_gives_it_up_in_its_own_footer() -> None:
     """Of an upload that got no answer, and of a section below the fence."""
+    cluster = Cluster()
+    async with cluster.brokers(1) as [streams]:
+        [partition] = await topic(streams)
+        put, silent = cluster.objects.put, []
 
-    async def main() -> None:
-        cluster = Cluster()
-        async with cluster.brokers(1) as [streams]:
-            [partition] = await topic(streams)
-            put, silent = cluster.objects.put, []
+        async def landed(key: str, parts: Sequence[Any], **more: Any) -> None:
+            await put(key, parts, **more)
+            if not silent:
+                silent.append(key)
+                raise Unavailable("the reply is lost")
 
-            async def landed(key: str, parts: Sequence[Any], **more: Any) -> None:
-                await put(key, parts, **more)
-                if not silent:
-                    silent.append(key)
-                    raise Unavailable("the reply is lost")
-
-            cluster.objects.put = landed  # type: ignore[method-assign]
-            await streams.append(partition, batch(b"a"))
-            [(second, _)] = await placed(cluster, partition)
-            given_up = Receipt(silent[0], (SectionReceipt(partition),))
-            assert given_up in (await footers(cluster))[second].receipts
-            await raise_generation(cluster.store, 1)
-            await raise_fence(cluster.store, partition, 2)
-            await streams.append(partition, batch(b"b"))
-            [_, (fourth, _)] = await placed(cluster, partition)
-            [third] = (await footers(cluster)).keys() - {silent[0], second, fourth}
-            assert Receipt(third, (SectionReceipt(partition),)) in (await footers(cluster))[fourth].receipts
-
-    asyncio.run(main())
+        cluster.objects.put = landed  # type: ignore[method-assign]
+        await streams.append(partition, batch(b"a"))
+        [(second, _)] = await placed(cluster, partition)
+        given_up = Receipt(silent[0], (SectionReceipt(partition),))
+        assert given_up in (await footers(cluster))[second].receipts
+        await raise_generation(cluster.store, 1)
+        await raise_fence(cluster.store, partition, 2)
+        await streams.append(partition, batch(b"b"))
+        [_, (fourth, _)] = await placed(cluster, partition)
+        [third] = (await footers(cluster)).keys() - {silent[0], second, fourth}
+        assert Receipt(third, (SectionReceipt(partition),)) in (await footers(cluster))[fourth].receipts

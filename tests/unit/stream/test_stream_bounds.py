@@ -1,7 +1,5 @@
 """A broker's parts start once, and what it remembers has a bound."""
 
-import asyncio
-
 import pytest
 from support.batches import batch
 from support.streams import Cluster
@@ -9,36 +7,29 @@ from support.streams import Cluster
 from lakestream.stream import FetchPartition, tails
 
 
-def test_an_appender_is_started_once_and_a_broker_registers_before_it_appends() -> None:
+async def test_an_appender_is_started_once_and_a_broker_registers_before_it_appends() -> None:
     """A second commit loop would commit flushes out of their order, and marks would not tell their outcomes."""
-
-    async def main() -> None:
-        cluster = Cluster()
-        async with cluster.brokers(1) as [streams]:
-            with pytest.raises(RuntimeError, match="one commit loop"):
-                await streams.start()
-            [partition] = (await streams.create_topic("orders", 1, {})).each_partition()
-            assert (await streams.append(partition, batch(b"a"))).base_offset == 0
-
-    asyncio.run(main())
+    cluster = Cluster()
+    async with cluster.brokers(1) as [streams]:
+        with pytest.raises(RuntimeError, match="one commit loop"):
+            await streams.start()
+        [partition] = (await streams.create_topic("orders", 1, {})).each_partition()
+        assert (await streams.append(partition, batch(b"a"))).base_offset == 0
 
 
-def test_tails_that_nobody_asks_for_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        monkeypatch.setattr(tails, "_TAILS_KEPT", 3)
-        cluster = Cluster()
-        async with cluster.brokers(1) as [streams]:
-            partitions = (await streams.create_topic("wide", 10, {})).each_partition()
-            known = streams._tails
-            await known.refresh(partitions)
-            assert all(map(known.knows, partitions))
-            monkeypatch.setattr(tails, "_IDLE_S", 0.0)
-            await known.refresh(partitions[:1])
-            assert sum(map(known.knows, partitions)) == 3
-            assert known.knows(partitions[0])
-            monkeypatch.setattr(tails, "_IDLE_S", 600.0)
-            requests = [FetchPartition(partition, 0, 1000) for partition in partitions]
-            fetched = await streams.fetch(requests, min_bytes=0, max_bytes=1000, max_wait_ms=0)
-            assert [each.error for each in fetched] == [None] * 10
-
-    asyncio.run(main())
+async def test_tails_that_nobody_asks_for_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tails, "_TAILS_KEPT", 3)
+    cluster = Cluster()
+    async with cluster.brokers(1) as [streams]:
+        partitions = (await streams.create_topic("wide", 10, {})).each_partition()
+        known = streams._tails
+        await known.refresh(partitions)
+        assert all(map(known.knows, partitions))
+        monkeypatch.setattr(tails, "_IDLE_S", 0.0)
+        await known.refresh(partitions[:1])
+        assert sum(map(known.knows, partitions)) == 3
+        assert known.knows(partitions[0])
+        monkeypatch.setattr(tails, "_IDLE_S", 600.0)
+        requests = [FetchPartition(partition, 0, 1000) for partition in partitions]
+        fetched = await streams.fetch(requests, min_bytes=0, max_bytes=1000, max_wait_ms=0)
+        assert [each.error for each in fetched] == [None] * 10

@@ -1,7 +1,6 @@
 """Deletion vectors of other engines: no row that one names is served, and what is wrong with one is an error in a
 sentence. Nothing in such a file may end the process that reads it, or eat its memory."""
 
-import asyncio
 import random
 import resource
 import struct
@@ -33,10 +32,10 @@ def _no_process_is_left() -> Iterator[None]:
     SANDBOX.close()
 
 
-def lake_of(files: int = 1) -> Lake:
+async def lake_of(files: int = 1) -> Lake:
     lake = Lake()
     for number in range(files):
-        lake.add(table(range(number * ROWS, (number + 1) * ROWS)), row_group_size=7)
+        await lake.add(table(range(number * ROWS, (number + 1) * ROWS)), row_group_size=7)
     return lake
 
 
@@ -44,103 +43,103 @@ def puffin_of(lake: Lake) -> Puffin:
     return Puffin(f"{lake.store.url}/{KEY}")
 
 
-def store(lake: Lake, puffin: Puffin, data: bytes | None = None) -> None:
+async def store(lake: Lake, puffin: Puffin, data: bytes | None = None) -> None:
     """The file as it is, or damaged, and the deletes as the view has them. Nothing is remembered of earlier ones."""
-    asyncio.run(lake.store.delete([KEY]))
-    asyncio.run(lake.store.put(KEY, [puffin.data() if data is None else data]))
+    await lake.store.delete([KEY])
+    await lake.store.put(KEY, [puffin.data() if data is None else data])
     lake.deletes = puffin.deletes({file.path: file.record_count for file in lake.files})
     lake.reader = HistoryReader(lake.store)
 
 
-def offsets(lake: Lake) -> set[int]:
-    return {record.offset for record in lake.read(0, ROWS * len(lake.files))[0]}
+async def offsets(lake: Lake) -> set[int]:
+    return {record.offset for record in (await lake.read(0, ROWS * len(lake.files)))[0]}
 
 
-def refused(lake: Lake, words: str) -> None:
+async def refused(lake: Lake, words: str) -> None:
     with pytest.raises(StorageError, match=words):
-        offsets(lake)
+        await offsets(lake)
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.sets(st.integers(0, ROWS - 1)), min_size=1, max_size=3))
-def test_no_row_that_a_vector_names_is_served_and_every_other_is(gone: list[set[int]]) -> None:
-    lake = lake_of(len(gone))
+async def test_no_row_that_a_vector_names_is_served_and_every_other_is(gone: list[set[int]]) -> None:
+    lake = await lake_of(len(gone))
     puffin = puffin_of(lake)
     for file, rows in zip(lake.files, gone, strict=True):
         puffin.add(file.path, rows)
-    store(lake, puffin)
+    await store(lake, puffin)
     left = {number * ROWS + row for number, rows in enumerate(gone) for row in range(ROWS) if row not in rows}
-    assert offsets(lake) == left
+    assert await offsets(lake) == left
 
 
-def test_a_newer_vector_takes_the_place_of_an_older_one_in_the_same_reader() -> None:
+async def test_a_newer_vector_takes_the_place_of_an_older_one_in_the_same_reader() -> None:
     """In the same Puffin file even, which no engine writes: rows are kept by what was deleted when they were read."""
-    lake = lake_of()
+    lake = await lake_of()
     path = lake.files[0].path
-    store(lake, puffin_of(lake).add(path, [3]).add(path, [3, 8]))
+    await store(lake, puffin_of(lake).add(path, [3]).add(path, [3, 8]))
     older, newer = lake.deletes
     for deletes, gone in (([older], {3}), ([newer], {3, 8}), ([older], {3}), ([], set())):
         lake.deletes = list(deletes)
-        assert offsets(lake) == {*range(ROWS)} - gone
+        assert await offsets(lake) == {*range(ROWS)} - gone
 
 
-def test_vectors_and_position_deletes_add_up() -> None:
-    lake = lake_of()
+async def test_vectors_and_position_deletes_add_up() -> None:
+    lake = await lake_of()
     path = lake.files[0].path
-    store(lake, puffin_of(lake).add(path, [3, 58]))
+    await store(lake, puffin_of(lake).add(path, [3, 58]))
     vectors = lake.deletes
     lake.deletes = []
-    lake.delete((path, 4))
+    await lake.delete((path, 4))
     lake.deletes += vectors
-    assert offsets(lake) == {*range(ROWS)} - {3, 4, 58}
+    assert await offsets(lake) == {*range(ROWS)} - {3, 4, 58}
 
 
-def test_what_is_wrong_with_a_vector_is_an_error_that_names_it() -> None:
-    lake = lake_of(2)
+async def test_what_is_wrong_with_a_vector_is_an_error_that_names_it() -> None:
+    lake = await lake_of(2)
     mine, other = (file.path for file in lake.files)
-    store(lake, puffin_of(lake).add(mine, [3], **{"referenced-data-file": other}))
-    refused(lake, rf"the deletion vector at 4 of .*{KEY} is of .*1\.parquet, not of .*0\.parquet")
-    store(lake, puffin_of(lake).add(mine, [3], **{"referenced-data-file": ""}))
-    refused(lake, "is of no file")
-    store(lake, puffin_of(lake).add(mine, [3, 4], 1))
-    refused(lake, "it has 2 rows where 1 were deleted")
-    store(lake, puffin_of(lake).add(mine, [3], cardinality="2"))
-    refused(lake, "has 2 rows by its own words, and 1 by the manifest's")
-    store(lake, puffin_of(lake).add(mine, [3, ROWS]))
-    refused(lake, f"deletes row {ROWS} of .*, which has {ROWS}: it is another file's, or damaged")
-    store(lake, puffin_of(lake).add(mine, [3], type="apache-datasketches-theta-v1"))
-    refused(lake, "only deletion-vector-v1 is read")
-    store(lake, puffin_of(lake).add(mine, [3], **{"compression-codec": "zstd"}))
-    refused(lake, "only deletion-vector-v1 is read")
-    store(lake, puffin_of(lake).add(mine, [3], offset=5))
-    refused(lake, "is not there")
+    await store(lake, puffin_of(lake).add(mine, [3], **{"referenced-data-file": other}))
+    await refused(lake, rf"the deletion vector at 4 of .*{KEY} is of .*1\.parquet, not of .*0\.parquet")
+    await store(lake, puffin_of(lake).add(mine, [3], **{"referenced-data-file": ""}))
+    await refused(lake, "is of no file")
+    await store(lake, puffin_of(lake).add(mine, [3, 4], 1))
+    await refused(lake, "it has 2 rows where 1 were deleted")
+    await store(lake, puffin_of(lake).add(mine, [3], cardinality="2"))
+    await refused(lake, "has 2 rows by its own words, and 1 by the manifest's")
+    await store(lake, puffin_of(lake).add(mine, [3, ROWS]))
+    await refused(lake, f"deletes row {ROWS} of .*, which has {ROWS}: it is another file's, or damaged")
+    await store(lake, puffin_of(lake).add(mine, [3], type="apache-datasketches-theta-v1"))
+    await refused(lake, "only deletion-vector-v1 is read")
+    await store(lake, puffin_of(lake).add(mine, [3], **{"compression-codec": "zstd"}))
+    await refused(lake, "only deletion-vector-v1 is read")
+    await store(lake, puffin_of(lake).add(mine, [3], offset=5))
+    await refused(lake, "is not there")
     whole = puffin_of(lake).add(mine, [3])
     data = whole.data()
-    store(lake, whole, data.replace(b"PFA1{", b"PFA1}"))
-    refused(lake, "the footer of .* cannot be read")
-    store(lake, whole, data[:30] + bytes([data[30] ^ 1]) + data[31:])
-    refused(lake, "the deletion vector at 4 of .* is damaged: its checksum does not hold")
-    store(lake, whole, data[:-1])
-    refused(lake, "is cut short")
-    store(lake, whole, data + b"more")
-    assert offsets(lake) == {*range(2 * ROWS)} - {3}
-    asyncio.run(lake.store.delete([KEY]))
+    await store(lake, whole, data.replace(b"PFA1{", b"PFA1}"))
+    await refused(lake, "the footer of .* cannot be read")
+    await store(lake, whole, data[:30] + bytes([data[30] ^ 1]) + data[31:])
+    await refused(lake, "the deletion vector at 4 of .* is damaged: its checksum does not hold")
+    await store(lake, whole, data[:-1])
+    await refused(lake, "is cut short")
+    await store(lake, whole, data + b"more")
+    assert await offsets(lake) == {*range(2 * ROWS)} - {3}
+    await lake.store.delete([KEY])
     lake.reader = HistoryReader(lake.store)
     with pytest.raises(LakestreamError, match=KEY):
-        offsets(lake)
+        await offsets(lake)
 
 
-def test_a_vector_beside_a_damaged_one_is_read() -> None:
-    lake = lake_of(2)
+async def test_a_vector_beside_a_damaged_one_is_read() -> None:
+    lake = await lake_of(2)
     puffin = puffin_of(lake).add(lake.files[0].path, b"no bitmap", 1).add(lake.files[1].path, [3])
-    store(lake, puffin)
-    refused(lake, "is damaged")
+    await store(lake, puffin)
+    await refused(lake, "is damaged")
     lake.deletes = lake.deletes[1:]
-    assert offsets(lake) == {*range(2 * ROWS)} - {ROWS + 3}
+    assert await offsets(lake) == {*range(2 * ROWS)} - {ROWS + 3}
 
 
-def test_damage_anywhere_never_brings_a_row_back_nor_ends_this_process() -> None:
-    lake = lake_of(2)
+async def test_damage_anywhere_never_brings_a_row_back_nor_ends_this_process() -> None:
+    lake = await lake_of(2)
     whole = puffin_of(lake).add(lake.files[0].path, range(0, ROWS, 2)).add(lake.files[1].path, [3, 4])
     data = whole.data()
     left = {*range(1, ROWS, 2)} | {*range(ROWS, 2 * ROWS)} - {ROWS + 3, ROWS + 4}
@@ -153,18 +152,18 @@ def test_damage_anywhere_never_brings_a_row_back_nor_ends_this_process() -> None
         if rng.random() < 0.2:
             at = rng.randrange(len(data))
             damaged[at:] = rng.randbytes(len(data) - at)
-        store(lake, whole, bytes(damaged))
+        await store(lake, whole, bytes(damaged))
         try:
-            assert offsets(lake) == left
+            assert await offsets(lake) == left
         except LakestreamError as error:
             errors.append(str(error))
     assert len(errors) > MUTATIONS * 0.6
     assert all(KEY in error for error in errors)
 
 
-def test_no_bitmap_ends_this_process_though_its_checksum_holds() -> None:
+async def test_no_bitmap_ends_this_process_though_its_checksum_holds() -> None:
     """What somebody wrote on purpose: it is refused, or deletes as many rows as were told, and no other."""
-    lake = lake_of()
+    lake = await lake_of()
     path = lake.files[0].path
     bitmaps = [BitMap64(range(0, ROWS, 2)).serialize(), BitMap64([1, 2, 3, 1 << 33]).serialize()]
     runs = BitMap64(range(ROWS // 2))
@@ -176,39 +175,39 @@ def test_no_bitmap_ends_this_process_though_its_checksum_holds() -> None:
         forged = bytearray(rng.choice(bitmaps))
         for _ in range(rng.choice([1, 2, 4])):
             forged[rng.randrange(len(forged))] = rng.choice([0, 1, 255, rng.randrange(256)])
-        store(lake, puffin_of(lake).add(path, bytes(forged), ROWS // 2))
+        await store(lake, puffin_of(lake).add(path, bytes(forged), ROWS // 2))
         try:
-            assert len(offsets(lake)) == ROWS - ROWS // 2
+            assert len(await offsets(lake)) == ROWS - ROWS // 2
         except CorruptObject:
             errors += 1
     assert errors > MUTATIONS / 3
 
 
-def test_bitmaps_of_billions_of_rows_are_refused_in_little_memory() -> None:
+async def test_bitmaps_of_billions_of_rows_are_refused_in_little_memory() -> None:
     everything = BitMap64()
     everything.add_range(0, 1 << 32)
     everything.run_optimize()
     far = struct.pack("<QI", 1, (1 << 31) - 1) + BitMap64([1]).serialize()[12:]
     many = struct.pack("<Q", 1 << 40) + BitMap64([1]).serialize()[8:]
-    lake = lake_of()
+    lake = await lake_of()
     before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for bitmap, count in ((everything.serialize(), 1 << 32), (far, 1), (many, 1)):
-        store(lake, puffin_of(lake).add(lake.files[0].path, bitmap, count))
-        refused(lake, "damaged")
+        await store(lake, puffin_of(lake).add(lake.files[0].path, bitmap, count))
+        await refused(lake, "damaged")
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 100_000
 
 
-def test_a_file_that_is_too_large_is_not_even_read() -> None:
-    lake = lake_of()
-    store(lake, puffin_of(lake).add(lake.files[0].path, [3]))
+async def test_a_file_that_is_too_large_is_not_even_read() -> None:
+    lake = await lake_of()
+    await store(lake, puffin_of(lake).add(lake.files[0].path, [3]))
     [delete] = lake.deletes
     for size_bytes in (MAX_FILE_BYTES + 1, -1):
         lake.deletes = [replace(delete, vector=replace(delete.vector, file_bytes=size_bytes))]  # type: ignore[type-var]
-        refused(lake, f"has {size_bytes} bytes of deletion vectors")
+        await refused(lake, f"has {size_bytes} bytes of deletion vectors")
 
 
-def test_vectors_get_their_place_in_a_view() -> None:
-    lake = lake_of(2)
+async def test_vectors_get_their_place_in_a_view() -> None:
+    lake = await lake_of(2)
     mine, other = (file.path for file in lake.files)
 
     def named(path: str, count: int = 1, at: int = 4) -> PositionDeletes:
@@ -224,4 +223,4 @@ def test_vectors_get_their_place_in_a_view() -> None:
         ([named(other, ROWS + 1)], f"deletes {ROWS + 1} rows of .*, which has {ROWS}"),
     ):
         lake.deletes = list(placed(lake.files, deletes))
-        refused(lake, words)
+        await refused(lake, words)

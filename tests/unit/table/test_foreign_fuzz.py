@@ -1,7 +1,6 @@
 """Footers and manifests of other engines are under no checksum: whatever is in them, this process lives on and names
 the file. Parsed right here, some of these would end it."""
 
-import asyncio
 import io
 import random
 from collections.abc import Callable, Iterator
@@ -51,21 +50,21 @@ def mutated(data: bytes, start: int, rng: random.Random) -> bytes:
     return bytes(damaged)
 
 
-def rewrite(lake: Lake, data: bytes, key: str = KEY) -> None:
-    asyncio.run(lake.store.put(key, [data], overwrite=True))
+async def rewrite(lake: Lake, data: bytes, key: str = KEY) -> None:
+    await lake.store.put(key, [data], overwrite=True)
 
 
-def read(lake: Lake) -> list[int]:
+async def read(lake: Lake) -> list[int]:
     """The offsets that a consumer with nothing cached gets."""
     lake.__post_init__()
-    history = asyncio.run(lake.reader.read(lake.view, partition=0, offset=0, end_offset=ROWS, max_bytes=1 << 20))
+    history = await lake.reader.read(lake.view, partition=0, offset=0, end_offset=ROWS, max_bytes=1 << 20)
     return [record.offset for record in parse(history.parts)]
 
 
-def is_refused(lake: Lake, key: str) -> bool:
+async def is_refused(lake: Lake, key: str) -> bool:
     """Whether reading fails over that file, by its name."""
     try:
-        found = read(lake)
+        found = await read(lake)
     except LakestreamError as error:
         complaint = str(error)
     else:
@@ -75,57 +74,57 @@ def is_refused(lake: Lake, key: str) -> bool:
     return True
 
 
-def stored(lake: Lake, key: str = KEY) -> bytes:
-    return asyncio.run(lake.store.get(key))
+async def stored(lake: Lake, key: str = KEY) -> bytes:
+    return await lake.store.get(key)
 
 
 @pytest.mark.parametrize("options", [{"compression": "zstd"}, {"data_page_version": "2.0", "use_dictionary": False}])
-def test_no_footer_ends_this_process(options: dict[str, object]) -> None:
+async def test_no_footer_ends_this_process(options: dict[str, object]) -> None:
     lake = Lake()
-    lake.add(table(range(ROWS)), row_group_size=10, **options)
-    whole = stored(lake)
-    assert read(lake) == list(range(ROWS))
+    await lake.add(table(range(ROWS)), row_group_size=10, **options)
+    whole = await stored(lake)
+    assert await read(lake) == list(range(ROWS))
     rng = random.Random(33)
     refused = 0
     for _ in range(MUTATIONS):
-        rewrite(lake, mutated(whole, footer_start(whole), rng))
-        refused += is_refused(lake, KEY)
+        await rewrite(lake, mutated(whole, footer_start(whole), rng))
+        refused += await is_refused(lake, KEY)
     assert refused > MUTATIONS / 4
-    rewrite(lake, whole)
-    assert read(lake) == list(range(ROWS))
+    await rewrite(lake, whole)
+    assert await read(lake) == list(range(ROWS))
 
 
-def test_a_footer_that_crashes_who_reads_it_is_named() -> None:
+async def test_a_footer_that_crashes_who_reads_it_is_named() -> None:
     """A byte array that says it is a float: Arrow throws where its binding for Python cannot catch."""
     lake = Lake()
-    lake.add(table(range(ROWS)), compression="zstd")
-    whole = stored(lake)
+    await lake.add(table(range(ROWS)), compression="zstd")
+    whole = await stored(lake)
     start = footer_start(whole)
     at = whole.index(b"\x15\x0c\x19", start)
-    rewrite(lake, whole[: at + 1] + b"\x08" + whole[at + 2 :])
+    await rewrite(lake, whole[: at + 1] + b"\x08" + whole[at + 2 :])
     for _ in range(2):
         with pytest.raises(CorruptObject, match=rf"{KEY} is damaged: it makes the process that reads it crash"):
-            read(lake)
-    rewrite(lake, whole)
-    assert read(lake) == list(range(ROWS))
+            await read(lake)
+    await rewrite(lake, whole)
+    assert await read(lake) == list(range(ROWS))
 
 
-def test_no_file_of_deletes_ends_this_process() -> None:
+async def test_no_file_of_deletes_ends_this_process() -> None:
     lake = Lake()
-    file = lake.add(table(range(ROWS)), row_group_size=10)
-    lake.delete((file.path, 3), (file.path, 4))
+    file = await lake.add(table(range(ROWS)), row_group_size=10)
+    await lake.delete((file.path, 3), (file.path, 4))
     key = "tables/t/data/0-deletes.parquet"
-    whole = stored(lake, key)
-    assert 3 not in read(lake)
+    whole = await stored(lake, key)
+    assert 3 not in await read(lake)
     rng = random.Random(33)
     refused = 0
     for _ in range(MUTATIONS // 2):
-        rewrite(lake, mutated(whole, 4, rng), key)
-        refused += is_refused(lake, key)
+        await rewrite(lake, mutated(whole, 4, rng), key)
+        refused += await is_refused(lake, key)
     assert refused > MUTATIONS / 8
 
 
-def test_a_footer_that_asks_for_much_is_refused_within_bounds() -> None:
+async def test_a_footer_that_asks_for_much_is_refused_within_bounds() -> None:
     """A schema of nothing but nesting: parsers that recurse over it run out of stack."""
     sink = io.BytesIO()
     deep: pa.DataType = pa.int32()
@@ -133,13 +132,13 @@ def test_a_footer_that_asks_for_much_is_refused_within_bounds() -> None:
         deep = pa.struct([("a", deep)])
     pq.write_table(pa.table({"x": pa.nulls(1, deep)}), sink)
     lake = Lake()
-    lake.add(table(range(ROWS)))
-    rewrite(lake, sink.getvalue())
+    await lake.add(table(range(ROWS)))
+    await rewrite(lake, sink.getvalue())
     with pytest.raises(LakestreamError):
-        read(lake)
+        await read(lake)
 
 
-def test_no_manifest_ends_this_process(tmp_path: Path) -> None:
+async def test_no_manifest_ends_this_process(tmp_path: Path) -> None:
     """Flips, cuts and lies in both kinds of Avro file, read by their public doors."""
 
     async def test(made: StreamTable, view: View) -> None:
@@ -166,10 +165,10 @@ def test_no_manifest_ends_this_process(tmp_path: Path) -> None:
             refused = sum(_refused(foreign, damaged, door) for damaged in _damage(whole))
             assert refused > MUTATIONS / 4
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
-def test_a_manifest_of_another_size_than_it_is_named_with_is_refused(tmp_path: Path) -> None:
+async def test_a_manifest_of_another_size_than_it_is_named_with_is_refused(tmp_path: Path) -> None:
     """One that ends behind a block is well formed: only its size tells that entries are missing."""
 
     async def test(made: StreamTable, view: View) -> None:
@@ -185,7 +184,7 @@ def test_a_manifest_of_another_size_than_it_is_named_with_is_refused(tmp_path: P
         with pytest.raises(CorruptObject, match=rf"foreign.avro is damaged: it has {header_end} bytes"):
             read_entries(SealedIO({}), renamed(named, f"file://{foreign}", len(whole)))
 
-    run_with_table(tmp_path, test)
+    await run_with_table(tmp_path, test)
 
 
 def _damage(whole: bytes) -> Iterator[bytes]:

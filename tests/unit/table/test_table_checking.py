@@ -1,6 +1,5 @@
 """Rows of other engines, held against their checksums before they are a part of the table."""
 
-import asyncio
 import random
 
 import pyarrow as pa
@@ -27,72 +26,68 @@ def shuffled(*tables: pa.Table) -> pa.Table:
     return rows.take(random.Random(1).sample(range(rows.num_rows), rows.num_rows))
 
 
-def check(lake: Lake, **options: int) -> Checked:
-    return asyncio.run(RowChecker(lake.store, **options).check(lake.files))
+async def check(lake: Lake, **options: int) -> Checked:
+    return await RowChecker(lake.store, **options).check(lake.files)
 
 
-def test_rows_in_any_order_with_columns_of_the_owner_are_sound() -> None:
+async def test_rows_in_any_order_with_columns_of_the_owner_are_sound() -> None:
     lake = Lake()
     rows = shuffled(table(range(40)), table(range(20), partition=2))
-    lake.add(rows.append_column("note", pa.nulls(60, pa.string())), row_group_size=7)
-    lake.add(updated(updated(table(range(60, 70)), "_kind", 3, 7), "_schema_id", 3, 7))
-    assert check(lake).is_whole
+    await lake.add(rows.append_column("note", pa.nulls(60, pa.string())), row_group_size=7)
+    await lake.add(updated(updated(table(range(60, 70)), "_kind", 3, 7), "_schema_id", 3, 7))
+    assert (await check(lake)).is_whole
 
 
 @pytest.mark.parametrize("column", ["_key", "_value", "_headers", "_crc"])
 @pytest.mark.parametrize("place", [0, 17, 39])
-def test_one_changed_row_is_found_by_its_partition_and_offset(column: str, place: int) -> None:
+async def test_one_changed_row_is_found_by_its_partition_and_offset(column: str, place: int) -> None:
     lake = Lake()
-    lake.add(table(range(100, 120), partition=1))
+    await lake.add(table(range(100, 120), partition=1))
     other = {"_key": b"other", "_value": b"other", "_headers": [{"key": "x", "value": b"y"}], "_crc": 5}[column]
-    lake.add(updated(table(range(40), partition=1), column, place, other), row_group_size=7)
+    await lake.add(updated(table(range(40), partition=1), column, place, other), row_group_size=7)
     with pytest.raises(CorruptObject, match=rf"partition 1: the record at offset {place} cannot be restored"):
-        check(lake)
+        await check(lake)
 
 
-def test_an_offset_that_stands_twice_in_a_row_group_is_found() -> None:
+async def test_an_offset_that_stands_twice_in_a_row_group_is_found() -> None:
     lake = Lake()
-    lake.add(updated(table(range(10)), "_offset", 4, 3))
+    await lake.add(updated(table(range(10)), "_offset", 4, 3))
     with pytest.raises(CorruptObject, match="stands in the table twice"):
-        check(lake)
+        await check(lake)
 
 
-def test_a_file_that_is_not_there_or_has_no_checksums_is_an_error() -> None:
+async def test_a_file_that_is_not_there_or_has_no_checksums_is_an_error() -> None:
     lake = Lake()
-    lake.add(table(range(10)).drop_columns(["_crc"]))
+    await lake.add(table(range(10)).drop_columns(["_crc"]))
     with pytest.raises(CorruptObject, match="_crc"):
-        check(lake)
+        await check(lake)
     lake.files = [DataFile(f"{lake.store.url}/tables/t/gone.parquet", 1, 10, 0, 0, 0, 0, None)]
     with pytest.raises(ObjectMissing):
-        check(lake)
+        await check(lake)
 
 
-def test_of_more_than_can_be_checked_some_of_all_is() -> None:
+async def test_of_more_than_can_be_checked_some_of_all_is() -> None:
     lake = Lake()
     for first in range(0, 1000, 100):
         rows = table(range(first, first + 100))
         for place in range(100):
             rows = updated(rows, "_value", place, b"all are other") if first == 700 else rows
-        lake.add(rows, row_group_size=10)
+        await lake.add(rows, row_group_size=10)
     with pytest.raises(CorruptObject, match="offset 7"):
-        check(lake, max_bytes=20_000)
+        await check(lake, max_bytes=20_000)
     lake.files.pop(7)
-    checked = check(lake, max_bytes=20_000)
+    checked = await check(lake, max_bytes=20_000)
     assert not checked.is_whole
     assert 0 < checked.checked_count < checked.group_count == 90
 
 
-def test_what_was_found_sound_is_not_read_again() -> None:
+async def test_what_was_found_sound_is_not_read_again() -> None:
     lake = Lake()
-    lake.add(table(range(10)))
+    await lake.add(table(range(10)))
     checker = RowChecker(lake.store)
-
-    async def twice() -> Checked:
-        await checker.check(lake.files)
-        await lake.store.delete([lake.files[0].path.removeprefix(f"{lake.store.url}/")])
-        return await checker.check(lake.files)
-
-    assert asyncio.run(twice()) == Checked(0, 0, is_whole=True)
+    await checker.check(lake.files)
+    await lake.store.delete([lake.files[0].path.removeprefix(f"{lake.store.url}/")])
+    assert (await checker.check(lake.files)) == Checked(0, 0, is_whole=True)
 
 
 def test_an_encoder_that_does_not_check_encodes_what_is_there() -> None:

@@ -1,6 +1,5 @@
 """A table's own properties say how its files are compressed, as with any other writer of Iceberg."""
 
-import asyncio
 import io
 
 import pyarrow.parquet as pq
@@ -77,13 +76,11 @@ def test_what_no_file_can_have_is_an_error_or_counts_as_unsaid(properties: dict[
     assert chosen_or_default(properties) == chosen({})
 
 
-def test_rewritten_files_have_it_too() -> None:
+async def test_rewritten_files_have_it_too() -> None:
     town = lake.Lake()
-    files = [town.add(lake.table(range(start, start + 50))) for start in (0, 50)]
-    [merged] = asyncio.run(
-        Rewriter(town.store, max_bytes=1 << 30).rewrite(
-            files, (), shape=RAW, own_file_bytes=1, compression=chosen({CODEC: "gzip"})
-        )
+    files = [await town.add(lake.table(range(start, start + 50))) for start in (0, 50)]
+    [merged] = await Rewriter(town.store, max_bytes=1 << 30).rewrite(
+        files, (), shape=RAW, own_file_bytes=1, compression=chosen({CODEC: "gzip"})
     )
     assert codecs(bytes(merged.data)) == {"GZIP"}
 

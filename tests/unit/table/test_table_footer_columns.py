@@ -1,7 +1,6 @@
 """What the footer of a sealed file tells of every row is not read, and the records are the same. Only sealed files are
 believed."""
 
-import asyncio
 import io
 import random
 from collections.abc import Sequence
@@ -44,7 +43,7 @@ def rows_of(placed: Sequence[Placed]) -> pa.Table:
     return to_arrow(columns, RAW)
 
 
-def add_sealed(lake: Lake, groups: Sequence[pa.Table], shape: TableShape = RAW) -> DataFile:
+async def add_sealed(lake: Lake, groups: Sequence[pa.Table], shape: TableShape = RAW) -> DataFile:
     """A file of ours, a row group of each table."""
     sink = io.BytesIO()
     made = StreamFileWriter(sink, shape)
@@ -52,7 +51,7 @@ def add_sealed(lake: Lake, groups: Sequence[pa.Table], shape: TableShape = RAW) 
         made.write_rows(rows)
     stats = made.close()
     key = sealed_name(f"tables/t/data/{len(lake.files)}.parquet", stats.footer_checksum)
-    asyncio.run(lake.store.put(key, [sink.getvalue()]))
+    await lake.store.put(key, [sink.getvalue()])
     written = stats.written(f"{lake.store.url}/{key}", 0)
     file = DataFile(
         written.path,
@@ -68,18 +67,16 @@ def add_sealed(lake: Lake, groups: Sequence[pa.Table], shape: TableShape = RAW) 
     return file
 
 
-def served(lake: Lake, partition: int, start: int, end: int, max_bytes: int) -> list[Row]:
+async def served(lake: Lake, partition: int, start: int, end: int, max_bytes: int) -> list[Row]:
     """All that a consumer sees, batch by batch, with the kind of its times."""
     found = []
     while start < end:
-        history = asyncio.run(
-            lake.reader.read(
-                lake.view,
-                partition=partition,
-                offset=start,
-                end_offset=end,
-                max_bytes=max_bytes,
-            )
+        history = await lake.reader.read(
+            lake.view,
+            partition=partition,
+            offset=start,
+            end_offset=end,
+            max_bytes=max_bytes,
         )
         batches = MemoryRecords(b"".join(history.parts))
         while batches.has_next():
@@ -118,7 +115,7 @@ def random_group(rng: random.Random, partition: int, offset: int) -> list[Placed
     older=st.booleans(),
     cache_bytes=st.sampled_from([1 << 20, 3000]),
 )
-def test_what_was_written_is_served(
+async def test_what_was_written_is_served(
     seed: int, group_count: int, piece_rows: int, older: bool, cache_bytes: int
 ) -> None:
     """From any offset, less the rows that are deleted. Older files do not have the bounds of the kinds of times."""
@@ -132,23 +129,23 @@ def test_what_was_written_is_served(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parquet, "PIECE_BYTES", 1)
         patch.setattr(parquet, "_PIECE_ROWS", piece_rows)
-        file = add_sealed(lake, [rows_of(group) for group in groups], OLDER if older else RAW)
+        file = await add_sealed(lake, [rows_of(group) for group in groups], OLDER if older else RAW)
         rows = [placed for group in groups for placed in group]
         gone = set(rng.sample(range(len(rows)), rng.choice([0, 0, 1, len(rows) // 3])))
         if gone:
-            lake.delete(*((file.path, position) for position in gone))
+            await lake.delete(*((file.path, position) for position in gone))
         left = [placed for position, placed in enumerate(rows) if position not in gone]
         end = max(row.offset for _, row in rows) + 1
         for partition in {partition for partition, _ in rows}:
             for start in (0, rng.randrange(end)):
                 want = [row for number, row in left if number == partition and row.offset >= start]
-                assert served(lake, partition, start, end, rng.choice([1, 200, 1 << 20])) == want
+                assert await served(lake, partition, start, end, rng.choice([1, 200, 1 << 20])) == want
             own = [row for number, row in left if number == partition]
-            newest = asyncio.run(lake.reader.newest(lake.view, partition=partition, end_offset=end))
+            newest = await lake.reader.newest(lake.view, partition=partition, end_offset=end)
             best = max(own, key=lambda row: (row.timestamp_ms, -row.offset), default=None)
             assert newest == (best and (best.offset, best.timestamp_ms))
     rewriter = Rewriter(lake.store, max_bytes=1 << 20)
-    merged = asyncio.run(rewriter.rewrite(lake.files, lake.deletes, shape=RAW, own_file_bytes=1 << 20))
+    merged = await rewriter.rewrite(lake.files, lake.deletes, shape=RAW, own_file_bytes=1 << 20)
     again = [pq.read_table(io.BytesIO(made.data)) for made in merged]
     assert sum(part.num_rows for part in again) == len(left)
     if left:
@@ -158,39 +155,39 @@ def test_what_was_written_is_served(
         assert pa.concat_tables(again).sort_by(order).equals(whole.sort_by(order))
 
 
-def damaged(lake: Lake, file: DataFile, column: str) -> Lake:
+async def damaged(lake: Lake, file: DataFile, column: str) -> Lake:
     """The same table, and a reader that knows nothing yet; a bit of the first row group's column is flipped."""
     key = file.path.removeprefix(f"{lake.store.url}/")
-    data = bytearray(asyncio.run(lake.store.get(key)))
+    data = bytearray(await lake.store.get(key))
     group = pq.read_metadata(io.BytesIO(data)).row_group(0)
     [chunk] = [c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == column]
     start, end = chunk_range(chunk)
     data[(start + end) // 2] ^= 1
     other = Lake(files=lake.files)
-    asyncio.run(other.store.put(key, [bytes(data)]))
+    await other.store.put(key, [bytes(data)])
     return other
 
 
 @pytest.mark.parametrize("column", [*TOLD, "_timestamp", "_key", "_value", "_crc"])
-def test_columns_that_are_told_are_not_read(column: str) -> None:
+async def test_columns_that_are_told_are_not_read(column: str) -> None:
     """All others are held against their checksums, as ever."""
     lake = Lake()
-    file = add_sealed(lake, [table(range(40, 80))])
-    lake = damaged(lake, file, column)
+    file = await add_sealed(lake, [table(range(40, 80))])
+    lake = await damaged(lake, file, column)
     if column in TOLD:
-        assert lake.replay(0, 80) == [expected(offset) for offset in range(40, 80)]
+        assert await lake.replay(0, 80) == [expected(offset) for offset in range(40, 80)]
     else:
         with pytest.raises(CorruptObject, match=f"column {column} does not hold"):
-            lake.replay(0, 80)
+            await lake.replay(0, 80)
 
 
 @pytest.mark.parametrize("column", ["_offset", "_timestamp_type"])
-def test_columns_that_differ_from_row_to_row_are_read(column: str) -> None:
+async def test_columns_that_differ_from_row_to_row_are_read(column: str) -> None:
     lake = Lake()
     rows = [(0, Row(offset, BASE_MS, None, b"v", timestamp_type=offset % 2)) for offset in (0, 1, 2, 4)]
-    file = add_sealed(lake, [rows_of(rows)])
+    file = await add_sealed(lake, [rows_of(rows)])
     with pytest.raises(CorruptObject, match=f"column {column} does not hold"):
-        damaged(lake, file, column).read(0, 5)
+        await (await damaged(lake, file, column)).read(0, 5)
 
 
 class Counting(MemoryObjects):
@@ -203,38 +200,38 @@ class Counting(MemoryObjects):
         return await super().get_range(key, start, length)
 
 
-def test_places_that_are_told_cost_no_read() -> None:
+async def test_places_that_are_told_cost_no_read() -> None:
     """By their bounds both files may have offset 5: where rows are has to be known first."""
     store = Counting()
     lake = Lake(store=store)
-    dense = add_sealed(lake, [table(range(3, 9), partition=1)])
+    dense = await add_sealed(lake, [table(range(3, 9), partition=1)])
     mixed = pa.concat_tables([table(range(3)), table([9], partition=1), table(range(20), partition=2)])
-    other = add_sealed(lake, [mixed])
-    assert [record.offset for record in lake.read(5, 9, partition=1)[0]] == [5, 6, 7, 8]
+    other = await add_sealed(lake, [mixed])
+    assert [record.offset for record in (await lake.read(5, 9, partition=1))[0]] == [5, 6, 7, 8]
     read = [key for key in store.read if not key.endswith("deletes.parquet")]
     assert [dense.path.endswith(key) for key in read] == [False, True], "places of one, records of the other"
     assert other.path.endswith(read[0])
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_order_is_not_taken_from_the_bounds_of_another_engines_file(seed: int) -> None:
+async def test_order_is_not_taken_from_the_bounds_of_another_engines_file(seed: int) -> None:
     lake = Lake()
     rows = shuffled(table(range(30)), seed)
     assert rows.column("_offset").to_pylist() != list(range(30))
-    lake.add(rows, row_group_size=30)
-    assert lake.replay(0, 30) == [expected(offset) for offset in range(30)]
+    await lake.add(rows, row_group_size=30)
+    assert await lake.replay(0, 30) == [expected(offset) for offset in range(30)]
 
 
-def test_statistics_of_another_engines_file_may_lie() -> None:
+async def test_statistics_of_another_engines_file_may_lie() -> None:
     """Rows of the producer's times under a footer that says they are all the broker's."""
     wrong, right = (_plain(timestamp_type) for timestamp_type in (1, 0))
     lying = right[: -_footer_bytes(right)] + wrong[-_footer_bytes(wrong) :]
     group = pq.read_metadata(io.BytesIO(lying)).row_group(0)
     assert (group.column(3).path_in_schema, group.column(3).statistics.min_raw) == ("_timestamp_type", 1)
     lake = Lake()
-    file = lake.add(table(range(3)))
-    asyncio.run(lake.store.put(file.path.removeprefix(f"{lake.store.url}/"), [lying], overwrite=True))
-    assert [row.timestamp_type for row in served(lake, 0, 0, 3, 1 << 20)] == [0, 0, 0]
+    file = await lake.add(table(range(3)))
+    await lake.store.put(file.path.removeprefix(f"{lake.store.url}/"), [lying], overwrite=True)
+    assert [row.timestamp_type for row in await served(lake, 0, 0, 3, 1 << 20)] == [0, 0, 0]
 
 
 def _plain(timestamp_type: int) -> bytes:

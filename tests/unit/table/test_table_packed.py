@@ -1,6 +1,5 @@
 """A file of the writer that tables had before: it is in them for as long as nobody rewrites it."""
 
-import asyncio
 import base64
 
 from support.lake import Lake, expected
@@ -51,10 +50,10 @@ DATA = (
 """`lake.table` of the offsets below 4, then of the others."""
 
 
-def test_it_is_served() -> None:
+async def test_it_is_served() -> None:
     lake = Lake()
     data = base64.b85decode(DATA)
     key = sealed_name("tables/t/_data/packed.parquet", FOOTER)
-    asyncio.run(lake.store.put(key, [data]))
+    await lake.store.put(key, [data])
     lake.files.append(DataFile(f"{lake.store.url}/{key}", len(OFFSETS), len(data), 0, 0, 0, 10, None))
-    assert lake.replay(0, 11) == [expected(offset) for offset in OFFSETS]
+    assert await lake.replay(0, 11) == [expected(offset) for offset in OFFSETS]

@@ -1,7 +1,5 @@
 """Who reads on stays in a row group without looking it up again, in the view that was given and in no other."""
 
-import asyncio
-
 import pytest
 from support.lake import Lake, expected, shuffled, table
 from support.records import Record, parse
@@ -27,67 +25,67 @@ def view(*files: DataFile) -> Looked:
     return Looked([FilePart(files)])
 
 
-def read(lake: Lake, files: FileIndex, offset: int, *, partition: int = 0, max_bytes: int = 300) -> list[Record]:
+async def read(lake: Lake, files: FileIndex, offset: int, *, partition: int = 0, max_bytes: int = 300) -> list[Record]:
     reading = lake.reader.read(
         view_of(files, lake.deletes), partition=partition, offset=offset, end_offset=1000, max_bytes=max_bytes
     )
-    return parse(asyncio.run(reading).parts)
+    return parse((await reading).parts)
 
 
-def test_a_row_group_is_looked_up_once() -> None:
+async def test_a_row_group_is_looked_up_once() -> None:
     lake = Lake()
-    files = view(lake.add(table(range(100)), row_group_size=50))
-    assert read(lake, files, 3, max_bytes=1) == [expected(3)]
+    files = view(await lake.add(table(range(100)), row_group_size=50))
+    assert await read(lake, files, 3, max_bytes=1) == [expected(3)]
     looked = files.count
     for offset in (4, 49, 3, 30):
-        assert read(lake, files, offset, max_bytes=1) == [expected(offset)]
+        assert await read(lake, files, offset, max_bytes=1) == [expected(offset)]
     assert files.count == looked
     for offset in (2, 50, 20):
-        assert read(lake, files, offset, max_bytes=1) == [expected(offset)]
+        assert await read(lake, files, offset, max_bytes=1) == [expected(offset)]
         assert files.count > looked, "nothing is known of what lies outside"
         looked = files.count
 
 
-def test_another_view_has_other_files() -> None:
+async def test_another_view_has_other_files() -> None:
     lake = Lake()
-    old = lake.add(table(range(60)))
+    old = await lake.add(table(range(60)))
     before = view(old)
-    assert read(lake, before, 0)[0] == expected(0)
+    assert (await read(lake, before, 0))[0] == expected(0)
     rows = shuffled(table(range(60)), 3)
-    after = view(*(lake.add(rows.slice(start, 20)) for start in (0, 20, 40)))
-    asyncio.run(lake.store.delete([old.path.removeprefix(f"{lake.store.url}/")]))
+    after = view(*[await lake.add(rows.slice(start, 20)) for start in (0, 20, 40)])
+    await lake.store.delete([old.path.removeprefix(f"{lake.store.url}/")])
     found: list[Record] = []
     while len(found) < 40:
-        found += read(lake, after, 20 + len(found))
+        found += await read(lake, after, 20 + len(found))
     assert found == [expected(offset) for offset in range(20, 60)]
 
 
-def test_rows_that_are_deleted_meanwhile_are_gone() -> None:
+async def test_rows_that_are_deleted_meanwhile_are_gone() -> None:
     lake = Lake()
-    file = lake.add(table(range(60)))
+    file = await lake.add(table(range(60)))
     files = view(file)
-    assert [record.offset for record in read(lake, files, 7)][:3] == [7, 8, 9]
-    lake.delete((file.path, 8), (file.path, 10))
-    assert [record.offset for record in read(lake, files, 8)][:3] == [9, 11, 12]
+    assert [record.offset for record in await read(lake, files, 7)][:3] == [7, 8, 9]
+    await lake.delete((file.path, 8), (file.path, 10))
+    assert [record.offset for record in await read(lake, files, 8)][:3] == [9, 11, 12]
     lake.deletes = []
-    assert [record.offset for record in read(lake, files, 8)][:3] == [8, 9, 10]
+    assert [record.offset for record in await read(lake, files, 8)][:3] == [8, 9, 10]
 
 
-def test_partitions_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_partitions_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where more are read than are remembered."""
     monkeypatch.setattr(segments, "_ALONE_KEPT", 2)
     lake = Lake()
     numbers = range(4)
-    files = view(*(lake.add(table(range(10 * number, 10 * number + 40), partition=number)) for number in numbers))
+    files = view(*[await lake.add(table(range(10 * number, 10 * number + 40), partition=number)) for number in numbers])
     for offset in (30, 31, 35, 32):
         for partition in numbers:
-            assert read(lake, files, offset, partition=partition)[0] == expected(offset, partition)
+            assert (await read(lake, files, offset, partition=partition))[0] == expected(offset, partition)
 
 
-def test_a_view_that_is_gone_is_not_mistaken_for_another() -> None:
+async def test_a_view_that_is_gone_is_not_mistaken_for_another() -> None:
     """Their identities may be the same number."""
     lake = Lake()
     for value_bytes in range(20, 40):
-        files = view(lake.add(table(range(10), value_bytes=value_bytes)))
-        assert read(lake, files, 5)[0] == expected(5, value_bytes=value_bytes)
+        files = view(await lake.add(table(range(10), value_bytes=value_bytes)))
+        assert (await read(lake, files, 5))[0] == expected(5, value_bytes=value_bytes)
         del files

@@ -1,6 +1,5 @@
 """Offsets by time, against a plain search."""
 
-import asyncio
 import io
 import random
 from dataclasses import replace
@@ -23,36 +22,36 @@ quick = settings(max_examples=40, deadline=None, derandomize=True)
 
 @quick
 @given(st.integers(0, 10_000), st.integers(BASE_MS - 5, BASE_MS + 1005), st.integers(0, 40), st.integers(1, 60))
-def test_times_against_a_plain_search(seed: int, timestamp_ms: int, start: int, end: int) -> None:
+async def test_times_against_a_plain_search(seed: int, timestamp_ms: int, start: int, end: int) -> None:
     rng = random.Random(seed)
     lake = Lake()
     offsets = sorted(rng.sample(range(60), 30))
     cut = rng.randrange(1, 30)
-    lake.add(shuffled(table(offsets[:cut]), seed), row_group_size=7)
-    file = lake.add(table(offsets[cut:]), row_group_size=7, write_statistics=rng.random() < 0.5)
-    lake.add(table(range(60), partition=1))
-    lake.delete((file.path, 0))
+    await lake.add(shuffled(table(offsets[:cut]), seed), row_group_size=7)
+    file = await lake.add(table(offsets[cut:]), row_group_size=7, write_statistics=rng.random() < 0.5)
+    await lake.add(table(range(60), partition=1))
+    await lake.delete((file.path, 0))
     there = [expected(offset) for offset in offsets if offset != offsets[cut]]
     times = [(record.offset, record.timestamp_ms) for record in there]
     lake.files = [replace(file, timestamp_max_ms=None if rng.random() < 0.3 else BASE_MS + 1000) for file in lake.files]
-    found = asyncio.run(
-        lake.reader.first_at_or_after(lake.view, partition=0, timestamp_ms=timestamp_ms, offset=start, end_offset=end)
+    found = await lake.reader.first_at_or_after(
+        lake.view, partition=0, timestamp_ms=timestamp_ms, offset=start, end_offset=end
     )
     fitting = [pair for pair in times if pair[1] >= timestamp_ms and start <= pair[0] < end]
     assert found == (fitting[0] if fitting else None)
-    newest = asyncio.run(lake.reader.newest(lake.view, partition=0, end_offset=end))
+    newest = await lake.reader.newest(lake.view, partition=0, end_offset=end)
     below = [pair for pair in times if pair[0] < end]
     assert newest == (max(below, key=lambda pair: (pair[1], -pair[0])) if below else None)
 
 
-def test_records_without_a_time_are_never_the_newest() -> None:
+async def test_records_without_a_time_are_never_the_newest() -> None:
     lake = Lake()
     rows = table(range(3))
-    lake.add(rows.set_column(2, arrow_schema(RAW).field("_timestamp"), pa.nulls(3, pa.timestamp("us", tz="UTC"))))
-    assert [record.timestamp_ms for record in lake.read(0, 3)[0]] == [-1, -1, -1]
-    assert asyncio.run(lake.reader.newest(view_of(lake.files), partition=0, end_offset=3)) is None
+    await lake.add(rows.set_column(2, arrow_schema(RAW).field("_timestamp"), pa.nulls(3, pa.timestamp("us", tz="UTC"))))
+    assert [record.timestamp_ms for record in (await lake.read(0, 3))[0]] == [-1, -1, -1]
+    assert await lake.reader.newest(view_of(lake.files), partition=0, end_offset=3) is None
     first = lake.reader.first_at_or_after(view_of(lake.files), partition=0, timestamp_ms=0, offset=0, end_offset=3)
-    assert asyncio.run(first) is None
+    assert await first is None
 
 
 @pytest.mark.parametrize("stored", ["ms", "us", "ns", "INT96", "number", "time of day"])

@@ -1,7 +1,6 @@
 """A bucket read by the rules of docs/FORMATS.md, with `struct`, MessagePack and CRC32C: nothing here may import what
 wrote it, but for the broker that does."""
 
-import asyncio
 import re
 import struct
 from pathlib import Path
@@ -102,21 +101,17 @@ def read_log(bucket: Path) -> dict[tuple[UUID, int], list[tuple[int, bytes | Non
     return {partition: sorted(records) for partition, records in log.items()}
 
 
-def test_a_stranger_reads_the_log_from_wal_objects(tmp_path: Path) -> None:
-    async def scenario() -> dict[tuple[UUID, int], list[bytes]]:
-        cluster = Cluster(objects=LocalObjects(str(tmp_path)))
-        wanted: dict[tuple[UUID, int], list[bytes]] = {}
-        async with cluster.brokers(2) as brokers:
-            topic = await brokers[0].create_topic("orders", 2, {})
-            for number in range(12):
-                partition, values = number % 2, [b"%d-%d" % (number, each) for each in range(number % 4 + 1)]
-                done = await brokers[number % 3 % 2].append(StreamPartition(topic.topic_id, partition), batch(*values))
-                known = wanted.setdefault((topic.topic_id, partition), [])
-                assert done.base_offset == len(known)
-                known += values
-        return wanted
-
-    wanted = asyncio.run(scenario())
+async def test_a_stranger_reads_the_log_from_wal_objects(tmp_path: Path) -> None:
+    cluster = Cluster(objects=LocalObjects(str(tmp_path)))
+    wanted: dict[tuple[UUID, int], list[bytes]] = {}
+    async with cluster.brokers(2) as brokers:
+        topic = await brokers[0].create_topic("orders", 2, {})
+        for number in range(12):
+            partition, values = number % 2, [b"%d-%d" % (number, each) for each in range(number % 4 + 1)]
+            done = await brokers[number % 3 % 2].append(StreamPartition(topic.topic_id, partition), batch(*values))
+            known = wanted.setdefault((topic.topic_id, partition), [])
+            assert done.base_offset == len(known)
+            known += values
     log = read_log(tmp_path)
     found = {partition: [(offset, value) for offset, _key, value in records] for partition, records in log.items()}
     assert found == {partition: list(enumerate(values)) for partition, values in wanted.items()}

@@ -1,6 +1,5 @@
 """The WAL object format: what is built is read back, and damage never passes."""
 
-import asyncio
 import struct
 from collections.abc import Sequence
 from uuid import UUID
@@ -58,13 +57,10 @@ def build(sections: Sequence[Section] = (), receipts: Sequence[Receipt] = (), fl
     return wal.build(sections, receipts, session="session", flush=flush, generation=7)
 
 
-def read(data: bytes) -> Footer:
-    async def main() -> Footer:
-        store = MemoryObjects(system().clock)
-        await store.put(KEY, [data])
-        return await wal.read_footer(store, KEY)
-
-    return asyncio.run(main())
+async def read(data: bytes) -> Footer:
+    store = MemoryObjects(system().clock)
+    await store.put(KEY, [data])
+    return await wal.read_footer(store, KEY)
 
 
 def sample() -> tuple[bytes, wal.BuiltObject]:
@@ -85,11 +81,11 @@ def sample() -> tuple[bytes, wal.BuiltObject]:
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(sections=sections, receipts=receipts)
-def test_what_is_built_is_read_back(sections: list[Section], receipts: list[Receipt]) -> None:
+async def test_what_is_built_is_read_back(sections: list[Section], receipts: list[Receipt]) -> None:
     built = build(sections, receipts)
     data = b"".join(built.parts)
     assert len(data) == built.size_bytes
-    footer = read(data)
+    footer = await read(data)
     assert footer == Footer("session", 3, 7, tuple(built.spans), tuple(receipts))
     assert [span.partition for span in footer.spans] == sorted(section.partition for section in sections)
     by_partition = {section.partition: section for section in sections}
@@ -135,17 +131,17 @@ def test_layout_is_the_documented_one() -> None:
     assert len(built.parts) == 5
 
 
-def test_an_object_may_hold_receipts_only() -> None:
+async def test_an_object_may_hold_receipts_only() -> None:
     receipt = Receipt(
         "wal/0000000001/session-0000000001.wal",
         (SectionReceipt(StreamPartition(TOPIC, 5), (Placed(10**15, 1, 0, 9),)),),
     )
-    footer = read(b"".join(build(receipts=[receipt]).parts))
+    footer = await read(b"".join(build(receipts=[receipt]).parts))
     assert (footer.spans, footer.receipts) == ((), (receipt,))
-    assert read(b"".join(build().parts)).receipts == ()
+    assert (await read(b"".join(build().parts))).receipts == ()
 
 
-def test_the_format_before_is_read_and_a_later_one_is_refused() -> None:
+async def test_the_format_before_is_read_and_a_later_one_is_refused() -> None:
     """Format 2 told of a section only where its first extent begins."""
     data, built = sample()
     length = int.from_bytes(data[-28:-24], "little")
@@ -159,13 +155,13 @@ def test_the_format_before_is_read_and_a_later_one_is_refused() -> None:
 
     untold = Placed(41, NOT_TOLD, NOT_TOLD, NOT_TOLD)
     receipt = Receipt("wal/x", (SectionReceipt(StreamPartition(TOPIC, 1), (untold,)),))
-    assert read(sealed(old, 2)) == Footer("session", 3, 7, tuple(built.spans), (receipt,))
+    assert await read(sealed(old, 2)) == Footer("session", 3, 7, tuple(built.spans), (receipt,))
     with pytest.raises(CorruptObject, match="WAL format 4 is not one this version reads"):
-        read(sealed(old, 4))
+        await read(sealed(old, 4))
     for more in ([[1]], []), ([], [[1]]):
         newer = msgspec.msgpack.encode(["session", 3, 7, spans, [], *more])
         with pytest.raises(CorruptObject, match="ends of transactions"):
-            read(sealed(newer, 3))
+            await read(sealed(newer, 3))
 
 
 def test_a_partition_has_one_section() -> None:
@@ -174,19 +170,21 @@ def test_a_partition_has_one_section() -> None:
         build([section, section])
 
 
-def test_every_flipped_bit_outside_the_sections_is_detected() -> None:
+async def test_every_flipped_bit_outside_the_sections_is_detected() -> None:
     data, _ = sample()
     for position in range(10, len(data)):
         for bit in range(8):
             damaged = bytearray(data)
             damaged[position] ^= 1 << bit
             with pytest.raises(CorruptObject, match=KEY):
-                read(bytes(damaged))
+                await read(bytes(damaged))
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(data=st.data(), sections=sections, receipts=receipts)
-def test_damage_anywhere_is_detected(data: st.DataObject, sections: list[Section], receipts: list[Receipt]) -> None:
+async def test_damage_anywhere_is_detected(
+    data: st.DataObject, sections: list[Section], receipts: list[Receipt]
+) -> None:
     built = build(sections, receipts)
     whole = bytearray(b"".join(built.parts))
     position = data.draw(st.integers(0, len(whole) - 1))
@@ -194,22 +192,22 @@ def test_damage_anywhere_is_detected(data: st.DataObject, sections: list[Section
     inside = [span for span in built.spans if span.position <= position < span.position + span.length]
     if not inside:
         with pytest.raises(CorruptObject, match=KEY):
-            read(bytes(whole))
+            await read(bytes(whole))
     for span in inside:
-        footer = read(bytes(whole))
+        footer = await read(bytes(whole))
         assert span in footer.spans
         with pytest.raises(CorruptObject, match=r"the object: .* damaged"):
             wal.verify_span(span, whole[span.position : span.position + span.length], name="the object")
 
 
-def test_every_truncation_is_detected() -> None:
+async def test_every_truncation_is_detected() -> None:
     data, _ = sample()
     for end in range(len(data)):
         with pytest.raises(CorruptObject, match=KEY):
-            read(data[:end])
+            await read(data[:end])
     for start in range(1, len(data)):
         with pytest.raises(CorruptObject, match=KEY):
-            read(data[start:])
+            await read(data[start:])
 
 
 def test_a_span_of_another_length_is_detected() -> None:
@@ -220,39 +218,39 @@ def test_a_span_of_another_length_is_detected() -> None:
             wal.verify_span(span, wrong)
 
 
-def test_bytes_before_the_object_are_detected() -> None:
+async def test_bytes_before_the_object_are_detected() -> None:
     data, _ = sample()
     for extra in (1, 8, 65536, 100_000):
         with pytest.raises(CorruptObject, match=KEY):
-            read(bytes(extra) + data)
+            await read(bytes(extra) + data)
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.binary(max_size=200))
-def test_other_bytes_are_no_wal_object(data: bytes) -> None:
+async def test_other_bytes_are_no_wal_object(data: bytes) -> None:
     with pytest.raises(CorruptObject, match=KEY):
-        read(data)
+        await read(data)
 
 
 def sealed(data: bytes, fields: bytes) -> bytes:
     return data[:-28] + fields + crc32c(fields).to_bytes(4, "little") + b"WSKL"
 
 
-def test_a_newer_format_is_told_from_damage() -> None:
+async def test_a_newer_format_is_told_from_damage() -> None:
     data, _ = sample()
     newer = sealed(data, data[-28:-12] + b"\x04\x00\x00\x00")
     with pytest.raises(CorruptObject, match="WAL format 4 is not one this version reads"):
-        read(newer)
+        await read(newer)
 
 
-def test_lying_lengths_are_detected() -> None:
+async def test_lying_lengths_are_detected() -> None:
     data, _ = sample()
     for length in (0, 1, 10**6, 2**32 - 1):
         with pytest.raises(CorruptObject):
-            read(sealed(data, length.to_bytes(4, "little") + data[-24:-8]))
+            await read(sealed(data, length.to_bytes(4, "little") + data[-24:-8]))
     for size in (0, 1, len(data) - 1, len(data) + 1, 2**63):
         with pytest.raises(CorruptObject):
-            read(sealed(data, data[-28:-20] + size.to_bytes(8, "little") + data[-12:-8]))
+            await read(sealed(data, data[-28:-20] + size.to_bytes(8, "little") + data[-12:-8]))
 
 
 @pytest.mark.parametrize(
@@ -266,7 +264,7 @@ def test_lying_lengths_are_detected() -> None:
         ["no span"],
     ],
 )
-def test_spans_must_fill_the_object(spans: list[object]) -> None:
+async def test_spans_must_fill_the_object(spans: list[object]) -> None:
     """A footer with a good checksum that does not fit the object around it."""
     data, _ = sample()
     sections = data[:10]
@@ -275,7 +273,7 @@ def test_spans_must_fill_the_object(spans: list[object]) -> None:
     fields = len(footer).to_bytes(4, "little") + crc32c(footer).to_bytes(4, "little")
     fields += size.to_bytes(8, "little") + b"\x03\x00\x00\x00"
     with pytest.raises(CorruptObject, match=KEY):
-        read(sealed(data[:10] + footer + bytes(28), fields))
+        await read(sealed(data[:10] + footer + bytes(28), fields))
 
 
 class CountingObjects(MemoryObjects):
@@ -296,31 +294,28 @@ class CountingObjects(MemoryObjects):
     ("partitions", "section_bytes", "reads"),
     [(3, 10, ["tail"]), (3, 100_000, ["tail"]), (4000, 10, ["tail", "range"])],
 )
-def test_a_footer_takes_one_read_unless_it_is_long(partitions: int, section_bytes: int, reads: list[str]) -> None:
-    async def main() -> None:
-        store = CountingObjects()
-        parts: list[Buffer] = [bytes(section_bytes)]
-        built = build([Section(StreamPartition(TOPIC, n), parts, 1, 0) for n in range(partitions)])
-        await store.put(KEY, built.parts)
-        footer = await wal.read_footer(store, KEY)
-        assert list(footer.spans) == built.spans
-        assert store.reads == reads
-
-    asyncio.run(main())
+async def test_a_footer_takes_one_read_unless_it_is_long(partitions: int, section_bytes: int, reads: list[str]) -> None:
+    store = CountingObjects()
+    parts: list[Buffer] = [bytes(section_bytes)]
+    built = build([Section(StreamPartition(TOPIC, n), parts, 1, 0) for n in range(partitions)])
+    await store.put(KEY, built.parts)
+    footer = await wal.read_footer(store, KEY)
+    assert list(footer.spans) == built.spans
+    assert store.reads == reads
 
 
 @pytest.mark.parametrize("offset", [-1, 0, 1])
-def test_objects_about_as_long_as_the_first_read(offset: int) -> None:
+async def test_objects_about_as_long_as_the_first_read(offset: int) -> None:
     empty = build([Section(StreamPartition(TOPIC, 0), [bytes(65_000)], 1, 0)]).size_bytes - 65_000
     section = Section(StreamPartition(TOPIC, 0), [bytes(65536 + offset - empty)], 1, 0)
     built = build([section])
     assert built.size_bytes == 65536 + offset
-    assert list(read(b"".join(built.parts)).spans) == built.spans
+    assert list((await read(b"".join(built.parts))).spans) == built.spans
 
 
-def test_a_missing_object_is_missing() -> None:
+async def test_a_missing_object_is_missing() -> None:
     with pytest.raises(ObjectMissing):
-        asyncio.run(wal.read_footer(MemoryObjects(system().clock), KEY))
+        await wal.read_footer(MemoryObjects(system().clock), KEY)
 
 
 def test_small_and_large_sections_have_the_same_checksum() -> None:

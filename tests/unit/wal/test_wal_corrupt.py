@@ -74,55 +74,39 @@ async def check(data: bytes, position: int, bit: int, extents: dict[int, Extent]
             assert str(TOPIC) in told
 
 
-def test_every_byte_of_a_small_object() -> None:
+async def test_every_byte_of_a_small_object() -> None:
     data, extents = built(5)
     assert sum(extent.length for extent in extents.values()) == extents[2].position + extents[2].length
-
-    async def main() -> None:
-        for position in range(len(data)):
-            await check(data, position, position % 8, extents, [fetch])
-
-    asyncio.run(main())
+    for position in range(len(data)):
+        await check(data, position, position % 8, extents, [fetch])
 
 
-def test_random_bytes_of_a_large_object() -> None:
+async def test_random_bytes_of_a_large_object() -> None:
     data, extents = built(100_000)
     assert len(data) > 4 * 64 * 1024
     rng = random.Random(3)
     places = [0, 7, 8, len(data) - 1, len(data) - 28, *(rng.randrange(len(data)) for _ in range(20))]
-
-    async def main() -> None:
-        for position in places:
-            await check(data, position, rng.randrange(8), extents, [fetch, move])
-
-    asyncio.run(main())
+    for position in places:
+        await check(data, position, rng.randrange(8), extents, [fetch, move])
 
 
-def test_a_truncated_object_names_the_stream_too() -> None:
+async def test_a_truncated_object_names_the_stream_too() -> None:
     data, extents = built(5)
-
-    async def main() -> None:
-        store = MemoryObjects(system().clock)
-        await store.put(KEY, [data[: extents[2].position + 10]])
-        for read in (fetch, move):
-            await read(store, 0, extents[0])
-            with pytest.raises(CorruptObject, match=rf"{TOPIC}.*offsets 10 to 13|offsets 10 to 13.*{TOPIC}"):
-                await read(store, 2, extents[2])
-
-    asyncio.run(main())
+    store = MemoryObjects(system().clock)
+    await store.put(KEY, [data[: extents[2].position + 10]])
+    for read in (fetch, move):
+        await read(store, 0, extents[0])
+        with pytest.raises(CorruptObject, match=rf"{TOPIC}.*offsets 10 to 13|offsets 10 to 13.*{TOPIC}"):
+            await read(store, 2, extents[2])
 
 
-def test_batches_that_are_not_the_extents_offsets_are_not_served() -> None:
+async def test_batches_that_are_not_the_extents_offsets_are_not_served() -> None:
     """The checksum holds and the extent lies, which no flipped bit can do."""
     data, extents = built(5)
-
-    async def main() -> None:
-        store = MemoryObjects(system().clock)
-        await store.put(KEY, [data])
-        good = extents[1]
-        lying = Extent(10, 14, ("main",), KEY, good.position, good.length, 0, good.checksum)
-        for read in (fetch, move):
-            with pytest.raises(CorruptObject, match=KEY):
-                await read(store, 1, lying)
-
-    asyncio.run(main())
+    store = MemoryObjects(system().clock)
+    await store.put(KEY, [data])
+    good = extents[1]
+    lying = Extent(10, 14, ("main",), KEY, good.position, good.length, 0, good.checksum)
+    for read in (fetch, move):
+        with pytest.raises(CorruptObject, match=KEY):
+            await read(store, 1, lying)

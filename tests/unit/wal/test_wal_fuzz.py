@@ -1,6 +1,5 @@
 """WAL objects that keep the grammar and lie in its fields: an error or the truth, in bounded memory, no write."""
 
-import asyncio
 import tracemalloc
 from typing import Any
 from uuid import UUID
@@ -60,7 +59,7 @@ def assemble(body: bytes, footer: bytes, *, length: int | None = None, size: int
     return body + footer + fields + crc32c(fields).to_bytes(4, "little") + b"WSKL"
 
 
-def read(data: bytes) -> Footer | None:
+async def read(data: bytes) -> Footer | None:
     """None: it was refused, as damaged and in no other way. The bucket holds afterwards what it held before."""
 
     async def main() -> Footer | None:
@@ -78,7 +77,7 @@ def read(data: bytes) -> Footer | None:
     told: list[str] = []
     tracemalloc.start()
     try:
-        footer = asyncio.run(main())
+        footer = await main()
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -98,41 +97,41 @@ def consistent(footer: Footer, data: bytes) -> bool:
 
 @quick
 @given(body=st.binary(max_size=60), footer=footers)
-def test_footers_of_any_shape(body: bytes, footer: Any) -> None:
+async def test_footers_of_any_shape(body: bytes, footer: Any) -> None:
     data = assemble(body, msgspec.msgpack.encode(footer))
-    found = read(data)
+    found = await read(data)
     assert found is None or consistent(found, data)
 
 
 @quick
 @given(body=st.binary(max_size=40), footer=st.binary(max_size=60), length=numbers, size=numbers, form=st.integers(0, 9))
-def test_trailers_that_lie(body: bytes, footer: bytes, length: int, size: int, form: int) -> None:
+async def test_trailers_that_lie(body: bytes, footer: bytes, length: int, size: int, form: int) -> None:
     data = assemble(body, footer, length=length, size=size, form=form)
-    found = read(data)
+    found = await read(data)
     assert found is None or consistent(found, data)
 
 
 @quick
 @given(st.data())
-def test_objects_cut_and_spliced(draw: st.DataObject) -> None:
+async def test_objects_cut_and_spliced(draw: st.DataObject) -> None:
     whole = honest()
     cuts = sorted(draw.draw(st.lists(st.integers(0, len(whole)), min_size=2, max_size=4)))
     pieces = [whole[start:end] for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
     data = b"".join(draw.draw(st.lists(st.sampled_from(pieces), min_size=1, max_size=6)))
-    assert (read(data) is not None) == (data == whole)
+    assert (await read(data) is not None) == (data == whole)
 
 
 @quick
 @given(st.integers(2, 2**32 - 1), st.integers(1, 3))
-def test_array_headers_that_promise_more_than_there_is(count: int, depth: int) -> None:
+async def test_array_headers_that_promise_more_than_there_is(count: int, depth: int) -> None:
     """MessagePack arrays and byte strings with a 32 bit length and nothing behind it."""
     promise = b"\xdd" + count.to_bytes(4, "big")
     for footer in (promise * depth, b"\xc6" + count.to_bytes(4, "big"), b"\x95\xa1s\x01\x01" + promise + b"\x90"):
-        assert read(assemble(b"", footer)) is None
+        assert await read(assemble(b"", footer)) is None
 
 
-def test_nesting_without_end() -> None:
+async def test_nesting_without_end() -> None:
     for opening in (b"\x91", b"\x81\xa0"):
-        assert read(assemble(b"", opening * 100_000 + b"\xc0")) is None
+        assert await read(assemble(b"", opening * 100_000 + b"\xc0")) is None
         inside = b"\x95\xa1s\x01\x01" + opening * 100_000 + b"\xc0\x90"
-        assert read(assemble(b"", inside)) is None
+        assert await read(assemble(b"", inside)) is None
