@@ -45,6 +45,14 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Whether engines that ask for them get the S3 keys of this process. Whoever reaches the door gets them then."""
 
 
+class MonitorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a broker or a pipeline tells how it is: /metrics, /health, /ready. The HTTP door does so itself."""
+
+    host: str = "127.0.0.1"
+    port: int | None = None
+    """None: nowhere. 0: any port that is free; the log says which."""
+
+
 class SparkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     master: str = "local[*]"
     """local[*], spark://host:port, yarn or k8s://…"""
@@ -69,6 +77,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The catalog that has the tables, by its name in PyIceberg's own settings. Empty: ours, in the metadata store."""
     broker: BrokerSettings = BrokerSettings()
     http: HttpSettings = HttpSettings()
+    monitor: MonitorSettings = MonitorSettings()
     spark: SparkSettings = SparkSettings()
     stream: StreamSettings = StreamSettings()
     kafka: KafkaSettings = KafkaSettings()

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from lakestream.cli.serving import Config, Data, ReadyFd, serve
+from lakestream.cli.serving import Config, Data, MonitorPort, ReadyFd, serve
 from lakestream.node.broker import run_broker
 
 app = typer.Typer(help="Run one Kafka broker.")
@@ -19,6 +19,7 @@ def broker(
     advertised: Annotated[
         str | None, typer.Option(help="host:port that clients are told; without it, where the broker listens.")
     ] = None,
+    monitor_port: MonitorPort = None,
     config: Config = None,
     ready_fd: ReadyFd = None,
 ) -> None:
@@ -27,5 +28,5 @@ def broker(
     Every setting can also come from --config or from the environment: LAKESTREAM_STREAM_FLUSH_INTERVAL_MS=250 …
     """
     named = {"data_dir": data and str(data), "broker.id": broker_id, "broker.host": host, "broker.port": port}
-    named["broker.advertised"] = advertised
+    named |= {"broker.advertised": advertised, "monitor.port": monitor_port}
     serve(run_broker, config, named, ready_fd)

@@ -7,7 +7,7 @@ import typer
 
 from lakestream.cli.console import emit_json, fail, out
 from lakestream.cli.options import Json
-from lakestream.cli.serving import Config, Data, ReadyFd, serve
+from lakestream.cli.serving import Config, Data, MonitorPort, ReadyFd, serve
 from lakestream.node.pipeline import run_pipeline
 
 app = typer.Typer(help="Run the Spark pipeline.")
@@ -23,6 +23,7 @@ def pipeline(
     master: Annotated[
         str | None, typer.Option(help="Where Spark runs: local[*], spark://host:port, yarn or k8s://…")
     ] = None,
+    monitor_port: MonitorPort = None,
     config: Config = None,
     json: Json = False,
     ready_fd: ReadyFd = None,
@@ -32,6 +33,7 @@ def pipeline(
         "data_dir": data and str(data),
         "pipeline.interval_ms": interval_s and int(interval_s * 1000),
         "spark.master": master,
+        "monitor.port": monitor_port,
     }
     summary = serve(partial(run_pipeline, once=once), config, named, ready_fd)
     if json:

@@ -22,6 +22,9 @@ Data = Annotated[Path | None, typer.Option("--data", envvar="DATA", help="Direct
 Config = Annotated[
     Path | None, typer.Option("--config", envvar="LAKESTREAM_CONFIG", help="A settings file (TOML).", exists=True)
 ]
+MonitorPort = Annotated[
+    int | None, typer.Option(min=0, max=65535, help="Port for /metrics, /health and /ready; 0: any that is free.")
+]
 ReadyFd = Annotated[int | None, typer.Option("--ready-fd", hidden=True)]
 
 

@@ -2,6 +2,5 @@
 and pointers are those of `catalog`, so any number of doors may serve the same tables."""
 
 from lakestream.http.app import create_app
-from lakestream.http.metrics import Metrics
 
-__all__ = ["Metrics", "create_app"]
+__all__ = ["create_app"]

@@ -1,12 +1,14 @@
-"""The HTTP door as one application: `/iceberg` for engines, `/health`, `/lag` and `/metrics` for operators."""
+"""The HTTP door as one application: `/iceberg` for engines, `/health`, `/ready`, `/lag` and `/metrics` for
+operators."""
 
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -17,13 +19,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lakestream.catalog.engines.catalog import EngineCatalog
 from lakestream.errors import LakestreamError
+from lakestream.frontier.lag_gauges import as_gauges
 from lakestream.http.guard import Guard
 from lakestream.http.iceberg.errors import on_http_error, on_invalid_request, on_lakestream_error, on_unexpected_error
 from lakestream.http.iceberg.routes import Elsewhere, IcebergCatalog
 from lakestream.http.iceberg.tables import Freshen
 from lakestream.http.identity import Identified, principal_of
-from lakestream.http.lag import ReadLag, as_gauges, as_json
-from lakestream.http.metrics import CONTENT_TYPE, Metrics
+from lakestream.http.lag import ReadLag, as_json
+from lakestream.metrics import HttpMetrics
 
 _log = logging.getLogger(__name__)
 
@@ -35,17 +38,18 @@ def create_app(
     *,
     table_config: Mapping[str, str] = MappingProxyType({}),
     credentials: Mapping[str, str] = MappingProxyType({}),
-    metrics: Metrics | None = None,
+    metrics: HttpMetrics | None = None,
     freshen: Freshen | None = None,
     lag: ReadLag | None = None,
+    ready: Callable[[], Awaitable[Sequence[str]]] | None = None,
     elsewhere: str = "",
     hosts: Sequence[str] = (),
 ) -> ASGIApp:
     """The tables behind `catalog` stay the caller's to close. `table_config` goes to engines with each table,
     `credentials` to those who ask for them; `freshen` runs before each load of a table; `lag` tells how far tables are
-    behind. `elsewhere` names the external catalog that has the tables: then nothing is served of them here. `hosts`:
-    see `Guard`."""
-    measured = metrics or Metrics()
+    behind; `ready` what keeps this process from serving, if anything does. `elsewhere` names the external catalog that
+    has the tables: then nothing is served of them here. `hosts`: see `Guard`."""
+    measured = metrics or HttpMetrics()
 
     async def health(_request: Request) -> Response:
         try:
@@ -55,14 +59,19 @@ def create_app(
             return JSONResponse({"status": "failing", "reason": str(error) or "time-out"}, status_code=503)
         return JSONResponse({"status": "ok"})
 
+    async def show_ready(_request: Request) -> Response:
+        reasons = list(await ready()) if ready is not None else []
+        told = {"status": "not ready", "reasons": reasons} if reasons else {"status": "ready"}
+        return JSONResponse(told, status_code=503 if reasons else 200)
+
     async def show_metrics(_request: Request) -> Response:
-        text = measured.text()
+        text = generate_latest(measured.registry).decode()
         if lag is not None:
             try:
                 text += as_gauges(await lag())
             except LakestreamError as error:
                 _log.warning("how far tables are behind cannot be told now: %s", error)
-        return Response(text, media_type=CONTENT_TYPE)
+        return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     async def show_lag(request: Request) -> Response:
         found = await lag() if lag is not None else []
@@ -73,6 +82,7 @@ def create_app(
     app = Starlette(
         routes=[
             Route("/health", health, methods=["GET"]),
+            Route("/ready", show_ready, methods=["GET"]),
             Route("/metrics", show_metrics, methods=["GET"]),
             Route("/lag", show_lag, methods=["GET"]),
             Mount("/iceberg", routes=iceberg.routes()),
@@ -88,7 +98,7 @@ def create_app(
 
 
 class _Measured:
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: HttpMetrics) -> None:
         self._app = app
         self._metrics = metrics
 

@@ -20,11 +20,12 @@ from lakestream.errors import LakestreamError
 from lakestream.kafka.apis.api import Api, Context, Door, Reply, Taken
 from lakestream.kafka.apis.p18_api_versions import API as API_VERSIONS
 from lakestream.kafka.apis.p18_api_versions import unsupported_version
-from lakestream.kafka.errors import MalformedRequest
+from lakestream.kafka.errors import MalformedRequest, refusals
 from lakestream.kafka.receiving import SLOW_BYTES_PER_S, Arrival
 from lakestream.kafka.wire import codec
 from lakestream.kafka.wire.codec import Prefix, Wire
 from lakestream.kafka.wire.framing import Framer
+from lakestream.kafka.wire.writing import Fields
 from lakestream.objects import Buffer
 from lakestream.stream import MemoryBudget
 
@@ -39,9 +40,12 @@ _SHARE: Final = 4
 class _Slot:
     """The place of one request in the order of answers."""
 
-    __slots__ = ("abandoned", "answer", "correlation_id", "done", "wire")
+    __slots__ = ("abandoned", "answer", "api", "began_s", "correlation_id", "done", "size_bytes", "wire")
 
-    def __init__(self) -> None:
+    def __init__(self, size_bytes: int, began_s: float) -> None:
+        self.size_bytes = size_bytes
+        self.began_s = began_s
+        self.api = ""
         self.wire: Wire | None = None
         self.correlation_id = 0
         self.done = False
@@ -222,7 +226,7 @@ class Connection(asyncio.BufferedProtocol):
     # Admission: one request after another
 
     def _admit(self, frame: memoryview, budget: MemoryBudget) -> None:
-        slot, holds = _Slot(), list[asyncio.Future[Any]]()
+        slot, holds = _Slot(len(frame), self._began_s), list[asyncio.Future[Any]]()
         self._slots.append(slot)
         try:
             prefix = codec.read_prefix(frame)
@@ -231,6 +235,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._refuse(slot, api, prefix)
                 return
             slot.wire, slot.correlation_id = codec.wire(api.key, prefix.version), prefix.correlation_id
+            slot.api = api.name
             client_id, request = codec.read_request(slot.wire, frame)
             context = Context(self._door, self._principal, prefix.version, client_id, self._host, self._close, holds)
             self._start(slot, api, context, request)
@@ -314,6 +319,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if reply is not None and slot.wire is not None:
             slot.answer = codec.write_response(slot.wire, slot.correlation_id, reply)
+            self._measure(slot, reply, slot.answer)
         slot.done = True
         slots = self._slots
         while slots and slots[0].done:
@@ -327,6 +333,12 @@ class Connection(asyncio.BufferedProtocol):
         if not self._reading:
             self._pump()
             self._close_if_finished()
+
+    def _measure(self, slot: _Slot, reply: Fields, answer: list[Buffer]) -> None:
+        metrics = self._door.metrics
+        metrics.answered(slot.api, self._loop.time() - slot.began_s, slot.size_bytes, sum(map(len, answer)))
+        for code in refusals(reply):
+            metrics.refused(slot.api, code)
 
     def _write(self) -> None:
         outgoing, self._outgoing = self._outgoing, []
@@ -353,11 +365,13 @@ class Connection(asyncio.BufferedProtocol):
     def _cut(self, reason: str) -> None:
         """Closes at once: what was still to be written might keep the connection, and its memory, for ever."""
         if not self._lost:
+            self._door.metrics.closed.inc()
             log.warning("cutting the connection from %s: %s", self._client, reason)
             self._transport.abort()
 
     def _close(self, reason: str) -> None:
         """Closes this connection only. One line says why."""
         if not self._lost and not self._transport.is_closing():
+            self._door.metrics.closed.inc()
             log.warning("closing the connection from %s: %s", self._client, reason)
             self._end()

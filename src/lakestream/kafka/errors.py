@@ -1,6 +1,7 @@
 """The one place where our errors become Kafka's codes."""
 
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -135,3 +136,16 @@ def coordinator_code(error: LakestreamError) -> ErrorCode:
 
 def group_code(error: GroupError) -> ErrorCode:
     return _GROUP_CODES[error]
+
+
+def refusals(fields: Mapping[str, Any], depth: int = 2) -> Iterator[str]:
+    """The error codes in an answer: its own, and those of topics, groups and partitions, which lie two lists deep at
+    the most. What went well has no code, or the code of no error."""
+    code = fields.get("error_code")
+    if code:
+        yield ErrorCode(code).name
+    if depth:
+        for value in fields.values():
+            if isinstance(value, list | tuple) and value and isinstance(value[0], dict):
+                for each in value:
+                    yield from refusals(each, depth - 1)

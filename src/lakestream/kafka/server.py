@@ -12,6 +12,7 @@ from lakestream.kafka.connection import Connection
 from lakestream.kafka.receiving import Pools
 from lakestream.kafka.settings import KafkaSettings
 from lakestream.kafka.wire.describing import Descriptions
+from lakestream.metrics import KafkaMetrics
 from lakestream.stream import MemoryBudget, Streams
 
 log = logging.getLogger(__name__)
@@ -24,16 +25,29 @@ _CONTROL_SHARE = 4
 class KafkaServer:
     """Serves the Kafka protocol for one broker's streams. Owns the groups' coordinator from `start` to `stop`."""
 
-    def __init__(self, streams: Streams, groups: Groups, settings: KafkaSettings) -> None:
+    def __init__(
+        self, streams: Streams, groups: Groups, settings: KafkaSettings, metrics: KafkaMetrics | None = None
+    ) -> None:
         control_budget = MemoryBudget(streams.budget.limit_bytes // _CONTROL_SHARE)
         self._door = Door(
-            streams, groups, settings, APIS, Descriptions(), Pools(settings.receive_bytes), control_budget
+            streams,
+            groups,
+            settings,
+            APIS,
+            Descriptions(),
+            Pools(settings.receive_bytes),
+            control_budget,
+            metrics or KafkaMetrics(),
         )
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self.port = 0
         """The port in use, once started."""
+
+    @property
+    def connections(self) -> int:
+        return len(self._connections)
 
     async def start(self, host: str, port: int) -> None:
         """Listens; port 0 takes a free one. Raises OSError when the address is in use."""

@@ -4,6 +4,20 @@ them all.
 An observation costs about a microsecond: once per request, flush or object, never per record.
 """
 
+from lakestream.metrics.http import HttpMetrics
+from lakestream.metrics.kafka import KafkaMetrics
 from lakestream.metrics.objects import ObjectMetrics
+from lakestream.metrics.pipeline import PipelineMetrics
+from lakestream.metrics.reading import ReadMetrics
+from lakestream.metrics.registry import new_registry
+from lakestream.metrics.stream import StreamMetrics
 
-__all__ = ["ObjectMetrics"]
+__all__ = [
+    "HttpMetrics",
+    "KafkaMetrics",
+    "ObjectMetrics",
+    "PipelineMetrics",
+    "ReadMetrics",
+    "StreamMetrics",
+    "new_registry",
+]

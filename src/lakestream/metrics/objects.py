@@ -1,11 +1,8 @@
 """What is asked of an object store, as the store sees it: every attempt counts."""
 
-from typing import Final
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Buckets of latencies: from a local disk to a store that is about to be given up."""
+from lakestream.metrics.buckets import SECONDS
 
 
 class ObjectMetrics:

@@ -14,7 +14,7 @@ from lakestream.bucket.identity import check_identity
 from lakestream.bucket.saved import saving
 from lakestream.errors import RequestError, StoreRefused, Unavailable
 from lakestream.metadata.store import Store
-from lakestream.metrics import ObjectMetrics
+from lakestream.metrics import ObjectMetrics, new_registry
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime, system
 from lakestream.settings import Settings
@@ -57,7 +57,7 @@ def saving_rows(settings: Settings, backends: Backends) -> AbstractAsyncContextM
 @asynccontextmanager
 async def open_unchecked(settings: Settings) -> AsyncIterator[Backends]:
     """For what mends a bucket that `open_backends` refuses, and for nothing else."""
-    registry = CollectorRegistry()
+    registry = new_registry()
     bucket = objects.open(settings.bucket, metrics=ObjectMetrics(registry))
     store = await _open_store(settings.metadata)
     try:

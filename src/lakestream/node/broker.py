@@ -12,9 +12,13 @@ from lakestream.coordination.groups import GroupCoordinator, Groups
 from lakestream.kafka import KafkaServer
 from lakestream.metadata.brokers import Broker
 from lakestream.metadata.names.pointers import Pointers
+from lakestream.metrics import KafkaMetrics, StreamMetrics
 from lakestream.node.backends import Backends, open_backends
 from lakestream.node.lazy import LazyTables
+from lakestream.node.monitor import monitoring
 from lakestream.node.places import advertised, taken
+from lakestream.node.readiness import Readiness
+from lakestream.node.watching import watch_broker
 from lakestream.records import warm_up
 from lakestream.settings import Settings
 from lakestream.stream import Streams
@@ -42,25 +46,36 @@ async def _serve(
     host, port = advertised(place, "KAFKA_ADVERTISED")
     broker = Broker(place.id, host, port, place.zone, backends.runtime.new_id().hex)
     views = tables if backends.external_catalog else EarlyViews(Pointers(backends.store), tables)
-    engine = StreamEngine(broker, backends.store, backends.objects, views, tables, backends.runtime, settings.stream)
+    engine = StreamEngine(
+        broker,
+        backends.store,
+        backends.objects,
+        views,
+        tables,
+        backends.runtime,
+        settings.stream,
+        StreamMetrics(backends.registry),
+    )
     await engine.start()
     try:
         coordinator = GroupCoordinator(engine, settings.kafka.groups)
         groups = Groups(coordinator, ALLOW_ALL, backends.runtime.clock)
-        server = KafkaServer(Streams(engine, ALLOW_ALL), groups, settings.kafka)
+        server = KafkaServer(Streams(engine, ALLOW_ALL), groups, settings.kafka, KafkaMetrics(backends.registry))
         try:
             await server.start(place.host, place.port)
         except OSError as error:
             raise taken(place, error, "KAFKA_PORT") from error
         try:
-            ready()
-            await tables.loaded()
-            settle_memory()
-            stopping = asyncio.ensure_future(stop.wait())
-            await asyncio.wait((stopping, engine.failed), return_when=asyncio.FIRST_COMPLETED)
-            stopping.cancel()
-            if engine.failed.done():
-                engine.failed.result()
+            watch_broker(backends, engine, coordinator, server, tables)
+            async with monitoring(settings.monitor, backends.registry, Readiness(backends, stop.is_set)):
+                ready()
+                await tables.loaded()
+                settle_memory()
+                stopping = asyncio.ensure_future(stop.wait())
+                await asyncio.wait((stopping, engine.failed), return_when=asyncio.FIRST_COMPLETED)
+                stopping.cancel()
+                if engine.failed.done():
+                    engine.failed.result()
         finally:
             await server.stop(STOP_GRACE_MS)
     finally:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 
 from lakestream.catalog.port import TableCatalog
 from lakestream.errors import LakestreamError, UnknownTable
@@ -16,6 +17,7 @@ from lakestream.frontier.settings import FreshSettings
 from lakestream.http.iceberg.lagging import Behind
 from lakestream.metadata.names.pointers import Pointers, TableName
 from lakestream.metadata.topics.list import Topics
+from lakestream.metrics import ReadMetrics
 from lakestream.node.backends import Backends
 from lakestream.runtime import Clock
 
@@ -51,6 +53,16 @@ class TableFreshener:
 
     def metrics(self) -> Mapping[str, float]:
         return self._freshener.counts.metrics()
+
+
+def watch_fresh(backends: Backends, freshener: TableFreshener) -> None:
+    read = ReadMetrics(backends.registry)
+    for name in freshener.metrics():
+        read.counter(name, "Fresh loads of tables: see docs/FRESHNESS.md.", partial(_count, freshener, name))
+
+
+def _count(freshener: TableFreshener, name: str) -> float:
+    return freshener.metrics()[name]
 
 
 @asynccontextmanager

@@ -13,11 +13,12 @@ from lakestream.catalog.engines.catalog import EngineCatalog
 from lakestream.errors import Unavailable
 from lakestream.frontier.lag import TopicLag, read_lag
 from lakestream.http import create_app
-from lakestream.http.metrics import Metrics
 from lakestream.metadata.topics.list import Topics
+from lakestream.metrics import HttpMetrics
 from lakestream.node.backends import open_backends, saving_rows
-from lakestream.node.fresh import open_freshener
+from lakestream.node.fresh import open_freshener, watch_fresh
 from lakestream.node.places import advertised, taken
+from lakestream.node.readiness import Readiness
 from lakestream.node.tables import make_engines, open_catalog
 from lakestream.node.vending import storage_config, storage_credentials
 from lakestream.settings import HttpSettings, Settings, listed
@@ -36,6 +37,7 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
         freshener = None
         if not catalog.place:
             freshener = await stack.enter_async_context(open_freshener(settings.fresh, backends, catalog))
+            watch_fresh(backends, freshener)
         topics = Topics(backends.store, backends.runtime)
 
         async def lag() -> list[TopicLag]:
@@ -46,9 +48,10 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
                 EngineCatalog(make_engines(backends, catalog, listed(place.locations)), topics, ALLOW_ALL),
                 table_config=storage_config(settings.bucket, os.environ),
                 credentials=storage_credentials(settings.bucket, os.environ, allowed=place.vend_credentials),
-                metrics=Metrics(freshener.metrics) if freshener else Metrics(),
+                metrics=HttpMetrics(backends.registry),
                 freshen=freshener,
                 lag=lag,
+                ready=Readiness(backends, stop.is_set),
                 elsewhere=catalog.place,
                 hosts=[place.host, told_host, *listed(place.hosts)],
             ),

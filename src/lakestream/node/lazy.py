@@ -9,6 +9,7 @@ import asyncio
 import gc
 import importlib
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -17,7 +18,7 @@ from lakestream.catalog.port import OpenCatalog, TableViews
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.list import Begun
 from lakestream.node.backends import Backends
-from lakestream.table.port import History, HistorySource
+from lakestream.table.port import CacheCounts, History, HistorySource
 from lakestream.table.view import View
 
 _MODULE: Final = "lakestream.node.tables"
@@ -30,6 +31,7 @@ class _Loaded:
     catalog: OpenCatalog
     views: TableViews
     history: HistorySource
+    cache_counts: Callable[[], CacheCounts]
 
 
 class LazyTables:
@@ -39,6 +41,12 @@ class LazyTables:
         self._backends = backends
         self._history_cache_bytes = history_cache_bytes
         self._loading: asyncio.Task[_Loaded] | None = None
+
+    def history_cache(self) -> CacheCounts:
+        """Nothing before it is loaded."""
+        if self._loading is None or not self._loading.done() or self._loading.exception() is not None:
+            return CacheCounts()
+        return self._loading.result().cache_counts()
 
     async def loaded(self) -> _Loaded:
         """Begins to load, or waits until that is done."""
@@ -81,7 +89,7 @@ class LazyTables:
         module = await asyncio.to_thread(_import)
         catalog = module.make_catalog(self._backends)
         history = module.make_history(self._backends, self._history_cache_bytes)
-        return _Loaded(catalog, catalog.served(), history)
+        return _Loaded(catalog, catalog.served(), history, history.cache_counts)
 
 
 def _import() -> Any:

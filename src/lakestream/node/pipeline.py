@@ -8,7 +8,14 @@ from contextlib import contextmanager
 from lakestream import pipeline
 from lakestream.catalog.mirrored import IcebergSide
 from lakestream.frontier.delta.rs import DeltaRs
+from lakestream.frontier.lag import read_lag
+from lakestream.frontier.lag_gauges import as_gauges
+from lakestream.frontier.moving.worker import Tick
+from lakestream.metadata.topics.list import Topics
+from lakestream.metrics import PipelineMetrics
 from lakestream.node.backends import open_backends, saving_rows
+from lakestream.node.monitor import monitoring
+from lakestream.node.readiness import Readiness
 from lakestream.node.tables import io_properties, open_catalog
 from lakestream.settings import Settings
 
@@ -30,7 +37,19 @@ async def run_pipeline(
             parts = pipeline.Components(
                 backends.store, catalog, backends.objects, backends.runtime, delta, IcebergSide(catalog.commits)
             )
-            return await pipeline.run(parts, settings.pipeline, session, once=once, stop=stop, on_ready=ready)
+            metrics = PipelineMetrics(backends.registry)
+            topics = Topics(backends.store, backends.runtime)
+
+            def ticked(tick: Tick) -> None:
+                metrics.ticked(tick.record_count, tick.wal_bytes, len(tick.commits), len(tick.failures))
+
+            async def lag() -> str:
+                return as_gauges(await read_lag(backends.store, topics, backends.runtime.clock.now_ms()))
+
+            async with monitoring(settings.monitor, backends.registry, Readiness(backends, stop.is_set), lag):
+                return await pipeline.run(
+                    parts, settings.pipeline, session, once=once, stop=stop, on_tick=ticked, on_ready=ready
+                )
 
 
 @contextmanager

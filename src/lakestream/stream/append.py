@@ -16,6 +16,7 @@ from lakestream.metadata.counters import current_generation
 from lakestream.metadata.log.committer import Committed, Committer, Gone, SessionLost, Unreadable, UploadAgain, Verdict
 from lakestream.metadata.log.head import Extent
 from lakestream.metadata.store import Store
+from lakestream.metrics import StreamMetrics
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectStore
 from lakestream.objects.store import Buffer
@@ -46,6 +47,7 @@ class Appender:
         settings: StreamSettings,
         committed: OnCommitted,
         gone: Callable[[StreamPartition], None],
+        metrics: StreamMetrics,
     ) -> None:
         self._store = store
         self._objects = objects
@@ -54,6 +56,7 @@ class Appender:
         self._settings = settings
         self._committed = committed
         self._gone = gone
+        self._metrics = metrics
         self._committer = Committer(store, predecessor_wait_ms=settings.predecessor_wait_ms)
         self._cluster = ""
         self._session = ""
@@ -145,7 +148,8 @@ class Appender:
         self._expected = flush.count if self._pace.is_eager and not loaded else math.inf
         self._buffered.clear()
         self._full.clear()
-        self._uploads.put_nowait((flush, asyncio.create_task(self._upload(flush))))
+        upload = self._metrics.uploading(flush.size_bytes, self._upload(flush))
+        self._uploads.put_nowait((flush, asyncio.create_task(upload)))
 
     async def _upload(self, flush: Flush, replaced: Sequence[wal.Receipt] = ()) -> Uploaded:
         """Retries under fresh names until the deadline: a PUT that seemed to fail may have landed. It is left to the
@@ -179,8 +183,9 @@ class Appender:
         while True:
             flush, upload = await self._uploads.get()
             try:
-                await self._commit(flush, await upload)
+                await self._metrics.committing(self._commit(flush, await upload))
             except LakestreamError as error:
+                self._metrics.failed_flushes.inc()
                 log.error("a flush of %d bytes failed: %s", flush.size_bytes, error)
                 flush.fail(error)
             finally:

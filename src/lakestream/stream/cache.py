@@ -60,10 +60,15 @@ class ExtentCache:
         self._stores = stores
         self._limit_bytes = limit_bytes
         self._used_bytes = 0
+        self.hits = self.misses = 0
         self._entries: OrderedDict[_Key, tuple[ExtentBytes | _Appended, int]] = OrderedDict()
         self._bases: dict[StreamPartition, list[int]] = {}
         """The base offsets of the entries, in order."""
         self._reads: dict[_Key, asyncio.Task[ExtentBytes]] = {}
+
+    @property
+    def used_bytes(self) -> int:
+        return self._used_bytes
 
     def keep(self, partition: StreamPartition, extent: Extent, runs: Sequence[Buffer]) -> None:
         """Takes in what was just appended: `runs` joined are the extent's bytes, and must not change any more."""
@@ -85,6 +90,7 @@ class ExtentCache:
         found = self._get(key)
         if found is not None:
             return found
+        self.misses += 1
         task = self._reads.get(key)
         if task is None:
             task = asyncio.create_task(self._load(partition, extent))
@@ -96,6 +102,7 @@ class ExtentCache:
         held = self._entries.get(key)
         if held is None:
             return None
+        self.hits += 1
         entry = held[0]
         if isinstance(entry, ExtentBytes):
             self._entries.move_to_end(key)

@@ -21,6 +21,7 @@ from lakestream.metadata.names.pointers import Pointers
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.store import Store
 from lakestream.metadata.topics.list import Begun, Topic, Topics
+from lakestream.metrics import StreamMetrics
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectStore
 from lakestream.objects.store import Buffer
@@ -59,6 +60,7 @@ class StreamEngine:
         history: HistorySource,
         runtime: Runtime,
         settings: StreamSettings,
+        metrics: StreamMetrics | None = None,
     ) -> None:
         self.broker = broker
         self.store = store
@@ -69,16 +71,28 @@ class StreamEngine:
         self.budget = MemoryBudget(settings.memory_budget_bytes // 2)
         self.max_batch_bytes = settings.max_batch_bytes
         self.cluster_id = ""
+        self.appended_records = self.appended_bytes = 0
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._catalog = catalog
         self._tails = Tails(store)
         cache_bytes = tail_cache_bytes(settings, memory_limit_bytes())
-        self._cache = ExtentCache({MAIN_STORE: range_reader(objects, cache_bytes // 8)}, cache_bytes // 8 * 7)
+        self.tail_cache = self._cache = ExtentCache(
+            {MAIN_STORE: range_reader(objects, cache_bytes // 8)}, cache_bytes // 8 * 7
+        )
         self._views = ViewCache(catalog, settings.view_check_ms)
         self._fetcher = Fetcher(store, self._tails, self._cache, self._views, history, self.topics)
         self._offsets = OffsetFinder(self._tails, self._cache, self._views, history, runtime)
         self._touches = Touches(store, broker.session)
-        self._appender = Appender(store, objects, MAIN_STORE, runtime, settings, self._on_committed, self._on_gone)
+        self._appender = Appender(
+            store,
+            objects,
+            MAIN_STORE,
+            runtime,
+            settings,
+            self._on_committed,
+            self._on_gone,
+            metrics or StreamMetrics(),
+        )
         self._producer_ids = iter(range(0))
         self._producer_lock = asyncio.Lock()
         self._background: list[asyncio.Task[None]] = []
@@ -240,6 +254,9 @@ class StreamEngine:
 
     def _on_committed(self, partition: StreamPartition, extents: Sequence[Extent], appends: Sequence[Append]) -> None:
         """Keeps what was written in memory; a partly refused section is left to be read."""
+        for extent in extents:
+            self.appended_records += extent.end_offset - extent.base_offset
+            self.appended_bytes += extent.length
         self._touches.touch(partition.topic_id)
         self._tails.committed(partition, extents)
         if len(extents) == 1 and extents[0].length == sum(len(append.run) for append in appends):

@@ -16,6 +16,15 @@ class History:
     next_offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class CacheCounts:
+    """What became of reads through a cache, and what it holds."""
+
+    hits: int = 0
+    misses: int = 0
+    size_bytes: int = 0
+
+
 class HistorySource(Protocol):
     """Keep a view's `files` the same object as long as it is the same view: their index is then built once.
 

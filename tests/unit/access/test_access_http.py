@@ -25,6 +25,7 @@ from lakestream.runtime import system
 
 EXEMPT = {
     "/health": "for whoever looks after the process: says whether the store answers",
+    "/ready": "for whoever sends requests here: says whether the stores answer",
     "/metrics": "for operators: an address of its own to keep others from",
     "/iceberg/v1/config": "says which calls there are, and nothing of what is stored",
 }

@@ -3,10 +3,11 @@
 from support.frontier import Producer, World
 
 from lakestream.frontier.lag import TopicLag, read_lag
+from lakestream.frontier.lag_gauges import as_gauges
 from lakestream.frontier.moving.worker import Worker
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.status import StatusBoard, read_status
-from lakestream.http.lag import as_gauges, as_json
+from lakestream.http.lag import as_json
 from lakestream.metadata.log.partition import head_address
 from lakestream.metadata.store import Transaction
 from lakestream.metadata.topics.list import Topics

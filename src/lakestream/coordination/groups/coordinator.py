@@ -70,6 +70,7 @@ class GroupCoordinator:
         self.sweeper = Sweeper(engine, self._leases, settings)
         self._background: list[asyncio.Task[None]] = []
         self._ticks: set[asyncio.Task[None]] = set()
+        self.rebalances = 0
 
     async def start(self) -> None:
         self._background = [
@@ -270,6 +271,7 @@ class GroupCoordinator:
         if is_stored_now:
             held.give_answers()
         if begun:
+            self.rebalances += 1
             log.info(
                 "group %s: generation %d with %d members, %s",
                 held.name,

@@ -12,6 +12,7 @@ from lakestream.kafka.settings import KafkaSettings
 from lakestream.kafka.wire import codec
 from lakestream.kafka.wire.describing import Descriptions
 from lakestream.kafka.wire.writing import Fields
+from lakestream.metrics import KafkaMetrics
 from lakestream.stream import MemoryBudget, Streams
 
 Reply = Fields | None
@@ -36,6 +37,8 @@ class Api:
     handle: Handler | None = None
     admit: Admission | None = None
     cancellable: bool = False
+    name: str = ""
+    """As its file has it: produce, fetch …"""
 
     def serves(self, version: int) -> bool:
         return self.min_version <= version <= self.max_version
@@ -45,12 +48,16 @@ def api(key: int, handle: Handler, *, newest: int | None = None, cancellable: bo
     """The registration line of a handler file: the API in every version that kio has, or up to `newest`."""
     lowest, highest = codec.versions(key)
     highest = highest if newest is None else newest
-    return Api(key, lowest, highest, lowest, handle=handle, cancellable=cancellable)
+    return Api(key, lowest, highest, lowest, handle=handle, cancellable=cancellable, name=_name(handle))
 
 
 def ordered_api(key: int, admit: Admission, *, told_from: int) -> Api:
     """The same, for an API whose requests take effect in the order in which a connection brings them."""
-    return Api(key, *codec.versions(key), told_from, admit=admit)
+    return Api(key, *codec.versions(key), told_from, admit=admit, name=_name(admit))
+
+
+def _name(handler: Handler | Admission) -> str:
+    return handler.__module__.rpartition(".")[2].partition("_")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,7 @@ class Door:
     """For requests that are still arriving."""
     control_budget: MemoryBudget
     """For requests that are whole and bring no records: heartbeats, commits, fetches. They never wait for producers."""
+    metrics: KafkaMetrics
 
 
 @dataclass(slots=True)

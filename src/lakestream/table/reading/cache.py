@@ -18,6 +18,7 @@ class SharedCache:
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._loading: dict[Hashable, asyncio.Future[Any]] = {}
         self.size_bytes = 0
+        self.hits = self.misses = 0
 
     def holds(self, key: Hashable) -> bool:
         """Whether the entry is there, or on its way."""
@@ -27,9 +28,11 @@ class SharedCache:
         """The entry, loaded if need be. Who is cancelled while waiting does not disturb the others."""
         found = self._entries.get(key)
         if found is not None:
+            self.hits += 1
             self._entries.move_to_end(key)
             value: T = found[0]
             return value
+        self.misses += 1
         task = self._loading.get(key)
         if task is None:
             task = asyncio.ensure_future(self._load(key, load, size_bytes))
@@ -47,6 +50,8 @@ class SharedCache:
         """The entries in the order of the keys. Those that are absent are loaded by one call, which gives each its
         value or its error: an error concerns whoever asks for that entry, and nobody else."""
         absent = [key for key in dict.fromkeys(keys) if not self.holds(key)]
+        self.misses += len(absent)
+        self.hits += len(keys) - len(absent)
         if absent:
             loop = asyncio.get_running_loop()
             started: dict[Hashable, asyncio.Future[T]] = {key: loop.create_future() for key in absent}

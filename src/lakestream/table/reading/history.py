@@ -12,7 +12,7 @@ from lakestream.model import DataFile
 from lakestream.objects.store import ObjectStore
 from lakestream.records import BatchCompression, Encoder, compressed
 from lakestream.table.parquet.files import ParquetFiles
-from lakestream.table.port import History
+from lakestream.table.port import CacheCounts, History
 from lakestream.table.reading.cache import SharedCache
 from lakestream.table.reading.deletes import load_deletes
 from lakestream.table.reading.files import FileIndex, index_of
@@ -36,6 +36,9 @@ class HistoryReader:
         self._rows = RowReader(self._files, self._cache)
         self._segments = SegmentReader(self._rows, cache_bytes // 4)
         self._indexes: OrderedDict[int, tuple[Sequence[DataFile], FileIndex]] = OrderedDict()
+
+    def cache_counts(self) -> CacheCounts:
+        return CacheCounts(self._cache.hits, self._cache.misses, self._cache.size_bytes)
 
     async def read(
         self,
