@@ -6,6 +6,7 @@ Read from an optional TOML file, then from the environment: the field `flush_int
 
 import tomllib
 from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,13 @@ from lakestream.kafka.settings import KafkaSettings
 from lakestream.stream.settings import StreamSettings
 
 PREFIX = "LAKESTREAM_"
+
+
+class LogFormat(StrEnum):
+    AUTO = "auto"
+    """Text for a terminal, JSON for everything else."""
+    TEXT = "text"
+    JSON = "json"
 
 
 class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,6 +83,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """How often rows of the metadata store are saved into the bucket if they changed, for `lakestream recover`."""
     external_catalog: str = ""
     """The catalog that has the tables, by its name in PyIceberg's own settings. Empty: ours, in the metadata store."""
+    log_format: LogFormat = LogFormat.AUTO
+    """auto, text, or json: one object a line with time, level, logger, process, message and what failed."""
     broker: BrokerSettings = BrokerSettings()
     http: HttpSettings = HttpSettings()
     monitor: MonitorSettings = MonitorSettings()

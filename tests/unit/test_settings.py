@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from lakestream.errors import RequestError
-from lakestream.settings import Settings, load, names, variable
+from lakestream.settings import LogFormat, Settings, load, names, variable
 
-PLAIN = (str, int, float, bool, type(None))
+PLAIN = (str, int, float, bool, type(None), LogFormat)
 
 
 def _leaf_types(struct: type[msgspec.Struct]) -> list[type]:

@@ -29,4 +29,4 @@ def broker(
     """
     named = {"data_dir": data and str(data), "broker.id": broker_id, "broker.host": host, "broker.port": port}
     named |= {"broker.advertised": advertised, "monitor.port": monitor_port}
-    serve(run_broker, config, named, ready_fd)
+    serve(run_broker, config, named, ready_fd, "broker")

@@ -26,4 +26,4 @@ def http(
     Spark, DuckDB, PyIceberg, Trino … find every topic there as the table default.<topic>.
     """
     named = {"data_dir": data and str(data), "http.host": host, "http.port": port, "http.advertised": advertised}
-    serve(run_http, config, named, ready_fd)
+    serve(run_http, config, named, ready_fd, "http")

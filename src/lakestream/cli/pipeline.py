@@ -35,7 +35,7 @@ def pipeline(
         "spark.master": master,
         "monitor.port": monitor_port,
     }
-    summary = serve(partial(run_pipeline, once=once), config, named, ready_fd)
+    summary = serve(partial(run_pipeline, once=once), config, named, ready_fd, "pipeline")
     if json:
         emit_json({"records": summary.record_count, "wal_bytes": summary.wal_bytes, "failed": summary.failed})
     elif once:

@@ -33,13 +33,16 @@ def serve(
     config: Path | None,
     overrides: Mapping[str, Any],
     ready_fd: int | None,
+    kind: str,
 ) -> T:
-    """Runs `run(settings, ready, stop)` until it ends or a signal sets `stop`. A request error (a setting, a port, no
-    Java) is one sentence and a status that says: somebody has to change something."""
+    """Runs `run(settings, ready, stop)`, a process of that kind, until it ends or a signal sets `stop`. A request error
+    (a setting, a port, no Java) is one sentence and a status that says: somebody has to change something."""
     logs.to_stderr()
 
     async def main() -> T:
         settings = load(config, os.environ, overrides)
+        about = {"process": kind} | ({"broker": settings.broker.id} if kind == "broker" else {})
+        logs.to_stderr(settings.log_format, about)
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
