@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,12 +24,21 @@ STRICT = os.environ.get("CI", "").lower() == "true" or bool(os.environ.get("LAKE
 
 
 def need(found: str | None, what: str) -> str:
-    """What a test cannot do without. Its absence is a skip that says so, and a failure where everything must run."""
-    if found:
-        return found
-    if STRICT:
-        pytest.fail(f"{what} is missing, and everything must run here: use `make test`")
-    pytest.skip(f"{what} is missing: `make test` or `make test-all` fetches it")
+    """What a test cannot do without."""
+    if not found:
+        pytest.skip(f"{what} is missing: `make test` or `make test-all` fetches it")
+    return found
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A skip is a failure where everything must run, whatever its reason."""
+    report = yield
+    if STRICT and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"{reason}\nNothing may be skipped where CI=true or LAKESTREAM_REQUIRE_ALL is set."
+    return report
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -25,7 +25,7 @@ def broker(tmp_path: Path) -> Iterator[Embedded]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 3 * STRANGERS
     if hard != resource.RLIM_INFINITY and hard < wanted:
-        pytest.skip(f"{wanted} open files are needed, {hard} are allowed (ulimit -Hn)")
+        pytest.skip(f"{wanted} open files are needed, {hard} are allowed: ulimit -Hn {wanted}")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted) if soft != resource.RLIM_INFINITY else soft, hard))
     try:
         with embedded(tmp_path) as brokers:

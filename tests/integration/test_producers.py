@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from support.crowd import wait_until
 from support.embedded import Embedded, embedded
 from support.producers import (
     Sender,
@@ -133,8 +134,8 @@ def test_java_over_a_bucket_that_refuses_every_other_object(
 ) -> None:
     producer = verifiable(brokers, topic, 450)
     producer.wait_for(1)
-    with failing_puts(0.5):
-        time.sleep(2)
+    with failing_puts(0.5) as refused:
+        wait_until(lambda: len(refused) >= 10, "ten objects were refused", 30)
     producer.finish()
     assert not producer.named("producer_send_error"), producer.named("producer_send_error")[:3]
     acked, offsets = ends(producer)
@@ -164,7 +165,7 @@ def test_java_asks_again_while_its_first_attempts_are_under_way(
     producer = verifiable(brokers, topic, 450)
     producer.wait_for(1)
     with slow_puts(3.5):
-        time.sleep(2)
+        time.sleep(2)  # the client waits for 1.5 s before it asks again
     producer.finish()
     assert not producer.named("producer_send_error"), producer.named("producer_send_error")[:3]
     acked, offsets = ends(producer)

@@ -27,17 +27,18 @@ from support.embedded import Embedded
 
 
 @contextmanager
-def failing_puts(share: float) -> Iterator[None]:
-    """The bucket refuses this share of all objects; what it refuses it does not keep."""
-    real, chance = LocalObjects.put, random.Random(5)
+def failing_puts(share: float) -> Iterator[list[str]]:
+    """The bucket refuses this share of all objects; what it refuses, it names and does not keep."""
+    real, chance, refused = LocalObjects.put, random.Random(5), list[str]()
 
     async def put(self: LocalObjects, key: str, parts: Sequence[Any], **more: Any) -> None:
         if chance.random() < share:
+            refused.append(key)
             raise Unavailable("the bucket has a bad day")
         await real(self, key, parts, **more)
 
     with patch.object(LocalObjects, "put", put):
-        yield
+        yield refused
 
 
 @contextmanager
