@@ -118,9 +118,11 @@ class Town:
             await store.close()
 
 
-@pytest.fixture
-async def town(tmp_path: Path) -> AsyncIterator[Town]:
-    with embedded(tmp_path / "data", 1, **{"stream.view_check_ms": 50}) as brokers:
+@pytest.fixture(params=[0, 64 << 20], ids=["from-stores", "from-memory"])
+async def town(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Town]:
+    """What the broker still has in memory of the rows must not show when an outsider has changed them."""
+    settings = {"stream.view_check_ms": 50, "stream.tail_cache_bytes": request.param}
+    with embedded(tmp_path / "data", 1, **settings) as brokers:
         admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
         admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(WAIT_S)
         made = Town(brokers, tmp_path / "data")

@@ -15,6 +15,8 @@ from lakestream.settings import load
 from support.processes import HOST, free_ports
 
 QUICK = {"kafka.groups.initial_rebalance_delay_ms": 50, "kafka.groups.lease_ttl_ms": 2_000}
+FROM_STORES = {"stream.tail_cache_bytes": 0}
+"""Nothing that was appended is kept in memory: what tests read comes from where it is stored."""
 
 
 class Embedded:
@@ -22,7 +24,7 @@ class Embedded:
 
     def __init__(self, data: Path, count: int, overrides: dict[str, Any]) -> None:
         self.data = data
-        self._overrides = QUICK | overrides
+        self._overrides = QUICK | FROM_STORES | overrides
         self._first_port = free_ports(count)
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)

@@ -41,7 +41,8 @@ class SimulatedTables:
     ) -> View:
         async def make_pointer() -> PointerRow:
             location = f"simulated://tables/{detached_name(name, topic_id)}"
-            view = View(topic_id, "", location, "", None, (0,) * partitions, (), (), shape)
+            zero = (0,) * partitions
+            view = View(topic_id, "", location, "", None, zero, (), (), shape, intact_from=zero)
             return await self._pointers.add(topic_id, Pointer(self._write(view), bound=True))
 
         await bind(self._pointers, topic_id, table or table_name(name), make_pointer)
