@@ -1,9 +1,19 @@
 import asyncio
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from support.catalogs import Bench, Open
+from support.external import EXTERNAL, QUICK, external_place
 from support.simulated import runner
+from support.simulated_tables import SimulatedTables
 from support.stores import BACKENDS, SLOW, Check, Run
+
+from lakestream import runtime
+from lakestream.catalog.embedded.tables import PyIcebergTables
+from lakestream.catalog.external.tables import ExternalTables
 
 SERVERS = {"postgres": "postgres_uri", "oxia-server": "oxia_url"}
 
@@ -34,3 +44,37 @@ def run(backend: str, place: str) -> Run:
             loop.run(main(check))
 
     return run
+
+
+@pytest.fixture(
+    params=[
+        "pyiceberg on memory",
+        "pyiceberg on sqlite",
+        "simulated on memory",
+        "simulated on simulated",
+        *(pytest.param(f"{kind} on memory", marks=() if kind in QUICK else pytest.mark.slow) for kind in EXTERNAL),
+    ]
+)
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+    """A table catalog of each kind, on one metadata store or another."""
+    kind, _, backend = request.param.partition(" on ")
+    with ExitStack() as stack:
+        place = stack.enter_context(external_place(kind, request, tmp_path)) if kind in EXTERNAL else None
+
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Bench]:
+            world = runtime.Runtime(runtime.system().clock, random.Random(7))
+            async with BACKENDS[backend](tmp_path) as store:
+                catalog: PyIcebergTables | ExternalTables | SimulatedTables
+                if place is not None:
+                    catalog = place.tables(store, world)
+                elif kind == "simulated":
+                    catalog = SimulatedTables(store)
+                else:
+                    catalog = PyIcebergTables(store, f"file://{tmp_path}/bucket", world)
+                try:
+                    yield Bench(catalog, tmp_path, collectable=kind != "nessie")
+                finally:
+                    await catalog.close()
+
+        yield Open(backend, opened)

@@ -1,92 +1,18 @@
 """What every `TableCatalog` keeps. One line per implementation in the fixture."""
 
 import asyncio
-import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from support.external import EXTERNAL, QUICK, external_place
-from support.simulated import runner
-from support.simulated_tables import SimulatedTables
-from support.stores import BACKENDS
-from support.tables import ORDERS, OTHER, write_file
+from support.catalogs import Bench, Open, run
+from support.tables import ORDERS, OTHER
 
-from lakestream import runtime
-from lakestream.catalog import TableCatalog
-from lakestream.catalog.embedded.tables import PyIcebergTables
-from lakestream.catalog.external.tables import ExternalTables
 from lakestream.errors import Conflict, InvalidSetting, Unavailable, UnknownStream
 from lakestream.metadata.names.pointers import Pointers
 from lakestream.metadata.topics.tables import table_name
-from lakestream.model import DataFile, WrittenFile
+from lakestream.model import DataFile
 from lakestream.table.schema import OFFSET_WINDOW
 from lakestream.table.view import View
-
-
-class Bench:
-    """A catalog and a way to write files for it."""
-
-    def __init__(self, catalog: TableCatalog, folder: Path, *, collectable: bool = True) -> None:
-        """`collectable`: the catalog keeps no history of its own that would need files of the past."""
-        self.catalog = catalog
-        self.collectable = collectable
-        self._folder = folder
-
-    def file(self, first: int, end: int, *, partition: int = 0, spec_id: int = 0) -> WrittenFile:
-        return write_file(self._folder, first, end, partition=partition, spec_id=spec_id)
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    backend: str
-    """The metadata store's."""
-    opened: Callable[[], AbstractAsyncContextManager[Bench]]
-
-
-@pytest.fixture(
-    params=[
-        "pyiceberg on memory",
-        "pyiceberg on sqlite",
-        "simulated on memory",
-        "simulated on simulated",
-        *(pytest.param(f"{kind} on memory", marks=() if kind in QUICK else pytest.mark.slow) for kind in EXTERNAL),
-    ]
-)
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
-    kind, _, backend = request.param.partition(" on ")
-    with ExitStack() as stack:
-        place = stack.enter_context(external_place(kind, request, tmp_path)) if kind in EXTERNAL else None
-
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[Bench]:
-            world = runtime.Runtime(runtime.system().clock, random.Random(7))
-            async with BACKENDS[backend](tmp_path) as store:
-                catalog: PyIcebergTables | ExternalTables | SimulatedTables
-                if place is not None:
-                    catalog = place.tables(store, world)
-                elif kind == "simulated":
-                    catalog = SimulatedTables(store)
-                else:
-                    catalog = PyIcebergTables(store, f"file://{tmp_path}/bucket", world)
-                try:
-                    yield Bench(catalog, tmp_path, collectable=kind != "nessie")
-                finally:
-                    await catalog.close()
-
-        yield Open(backend, opened)
-
-
-def run(bench: Open, test: Callable[[Bench], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        async with bench.opened() as opened:
-            await test(opened)
-
-    with runner(bench.backend) as loop:
-        loop.run(whole())
 
 
 def paths(view: View) -> set[str]:
@@ -153,28 +79,6 @@ def test_an_unknown_topic_has_no_table(bench: Open) -> None:
             await bench.catalog.load(OTHER)
         assert await bench.catalog.pointer(OTHER) is None
         assert await bench.catalog.detach(OTHER) is None
-
-    run(bench, test)
-
-
-def test_rows_are_intact_while_commits_add_and_merge_and_begin_anew_when_some_are_taken_out(bench: Open) -> None:
-    async def test(bench: Bench) -> None:
-        view = await bench.catalog.create(ORDERS, "orders", 2)
-        a, b = bench.file(0, 3), bench.file(3, 5)
-        view = await bench.catalog.commit(view, add=[a], remove=[], frontier=(3, 0))
-        view = await bench.catalog.commit(view, add=[b], remove=[], frontier=(5, 0))
-        merged = bench.file(0, 5)
-        view = await bench.catalog.commit(view, add=[merged], remove=view.files, frontier=(5, 0))
-        assert view.intact_from == (0, 0)
-        larger = bench.file(0, 7)
-        view = await bench.catalog.commit(view, add=[larger], remove=view.files, frontier=(7, 0))
-        assert view.intact_from == (0, 0)
-        fewer = bench.file(2, 7)
-        view = await bench.catalog.commit(view, add=[fewer], remove=view.files, frontier=(7, 0))
-        assert view.intact_from == (7, 0)
-        view = await bench.catalog.commit(view, add=[bench.file(7, 9)], remove=[], frontier=(9, 0))
-        assert view.intact_from == (7, 0)
-        assert await bench.catalog.load(ORDERS) == view
 
     run(bench, test)
 
