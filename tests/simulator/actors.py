@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from uuid import UUID
 
 from support.simulated_tables import SimulatedTables
 
@@ -170,6 +171,7 @@ class PipelineActor:
             self.begun += 1
             try:
                 tick = await worker.tick()
+                expiry.touched(tick.touched)
                 least_s, most_s = (0.4, 2.0) if world.is_calm else (_REST_LEAST_S, scene.rest_most_s)
                 rest_s = least_s if tick.topics else max(least_s, min(rest_s * 2, most_s))
                 for failure in tick.failures:
@@ -177,7 +179,7 @@ class PipelineActor:
                     if not isinstance(failure.error, RetryableError | UnknownStream | ObjectMissing):
                         history.auditor.fail(f"I4: {self._name} reports {failure.error}")
                 if history.policy.mirrors:
-                    await self._mirror(mirrors)
+                    await self._mirror(mirrors, {done.topic_id for done in tick.commits})
                 if world.is_calm or world.chance(scene.collects):
                     await collector.collect()
                 if world.is_calm or world.chance(scene.collects):
@@ -188,8 +190,8 @@ class PipelineActor:
                 world.trace(f"{self._name} stops short: {error}")
             await asyncio.sleep(world.random.uniform(0.5, 1.0) * rest_s)
 
-    async def _mirror(self, mirrors: Mirrors) -> None:
-        for _, failure in (await mirrors.mirror()).failures:
+    async def _mirror(self, mirrors: Mirrors, moved: set[UUID]) -> None:
+        for _, failure in (await mirrors.mirror(moved)).failures:
             self._history.world.trace(f"{self._name} leaves the mirror: {failure}")
             if not isinstance(failure, RetryableError | UnknownStream):
                 self._history.auditor.fail(f"I5: {self._name} cannot mirror: {failure}")

@@ -19,7 +19,8 @@ import msgspec
 from lakestream.bucket.found import FoundTable, FoundWal, Tell, find_tables, find_wal
 from lakestream.bucket.identity import Identity, holds_data, read_identities, write_identity
 from lakestream.bucket.rebuilding import Rebuilt, rebuild
-from lakestream.bucket.saved import Row, load_saved
+from lakestream.bucket.rows import Row
+from lakestream.bucket.saved import load_saved
 from lakestream.errors import RequestError, StorageError, TableExists
 from lakestream.metadata import codec, counters
 from lakestream.metadata.log.head import HEAD, Head, ProducerState, extent_key, partition_of, producer_key, shard_of

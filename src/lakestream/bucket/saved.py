@@ -3,7 +3,7 @@
 `lakestream/metadata/<cluster id>/<number>.rows` holds the rows of topics, groups, names, pointers and counters as they
 are stored (each value has its own format and checksum), and of each log its head and producers. Extents are left out:
 WAL objects tell them. Leases, brokers and what the pipeline tells of itself die with the processes. Rows are read shard
-by shard, so a saved state is of no single moment; whoever recovers takes it for a hint that is at most this old.
+by shard (`rows`), so a saved state is of no single moment; whoever recovers takes it for a hint.
 
 The file: zlib of a MessagePack array (format, time in ms, rows), then CRC32C of that as four bytes, little endian.
 """
@@ -13,14 +13,13 @@ import logging
 import zlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
+from lakestream.bucket.rows import LEASE, Row, SavedRows
 from lakestream.errors import Conflict, CorruptObject, LakestreamError
 from lakestream.metadata.counters import known_cluster
-from lakestream.metadata.log.head import HEAD, PRODUCERS
 from lakestream.metadata.store import Address, Store
 from lakestream.objects import ObjectStore
 from lakestream.records import crc32c
@@ -32,45 +31,14 @@ FORMAT: Final = 1
 SAVED: Final = "lakestream/metadata/"
 KEPT: Final = 3
 _LAST_S: Final = 3.0
-_ALL: Final = ("", "\U0010ffff")
-_LOGS: Final = "log/"
-_PASSING: Final = ("brokers", "feed", "pipeline", "worker/", "saved")
-"""What begins the names of shards that tell only of processes."""
-_LEASE: Final = "lease"
-_WRITER: Final = Address("saved", _LEASE)
-_CONCURRENT: Final = 32
+_WRITER: Final = Address("saved", LEASE)
 _CHECKSUM_BYTES: Final = 4
-
-
-class Row(NamedTuple):
-    shard: str
-    key: str
-    value: bytes
 
 
 class Saved(msgspec.Struct, frozen=True, array_like=True):
     format: int
     saved_ms: int
     rows: list[Row]
-
-
-async def read_rows(store: Store) -> list[Row]:
-    """All that is saved, in order."""
-    shards = [shard for shard in await store.shards(*_ALL) if not shard.startswith(_PASSING)]
-    rows: list[Row] = []
-    for start in range(0, len(shards), _CONCURRENT):
-        for found in await asyncio.gather(*(_read(store, shard) for shard in shards[start : start + _CONCURRENT])):
-            rows += found
-    return rows
-
-
-async def _read(store: Store, shard: str) -> list[Row]:
-    if shard.startswith(_LOGS):
-        [head] = await store.get([Address(shard, HEAD)])
-        entries = [*([] if head is None else [head]), *await store.range(shard, *PRODUCERS)]
-    else:
-        entries = [entry for entry in await store.range(shard, *_ALL) if entry.key != _LEASE]
-    return [Row(shard, entry.key, entry.value) for entry in entries]
 
 
 def encode(saved: Saved) -> bytes:
@@ -122,7 +90,7 @@ class Saver:
         self._objects = objects
         self._runtime = runtime
         self._name = f"saver-{runtime.new_id()}"
-        self._saved = b""
+        self._rows = SavedRows(store, runtime)
 
     async def run(self, interval_ms: int) -> None:
         while True:
@@ -137,20 +105,18 @@ class Saver:
     async def save(self) -> None:
         """Nothing if nothing has changed since this process saved. Older ones go when the new one is there."""
         cluster = await known_cluster(self._store)
-        rows = await read_rows(self._store)
-        digest = blake2b(msgspec.msgpack.encode(rows)).digest()
-        if cluster is None or digest == self._saved:
+        if not await self._rows.refresh() or cluster is None:
             return
         present = await saved_keys(self._objects, cluster)
         number = 1 + max((_number(key) for key in present), default=0)
         key = f"{SAVED}{cluster}/{number:012d}.rows"
-        data = encode(Saved(FORMAT, self._runtime.clock.now_ms(), rows))
+        data = encode(Saved(FORMAT, self._runtime.clock.now_ms(), self._rows.rows()))
         try:
             await self._objects.put(key, [data])
         except Conflict:
             # Another process saves, which is as good.
             return
-        self._saved = digest
+        self._rows.saved()
         await self._objects.delete(_old([*present, key]))
 
 

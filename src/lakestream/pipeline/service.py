@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
+from uuid import UUID
 
 from lakestream.catalog.port import TableCatalog
 from lakestream.errors import LakestreamError, Unavailable
@@ -22,7 +23,7 @@ from lakestream.frontier.upkeep.maintenance import Maintenance
 from lakestream.metadata.brokers import Brokers
 from lakestream.metadata.feed import Feed
 from lakestream.metadata.store import Store
-from lakestream.metadata.topics.list import Topics
+from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.objects import ObjectStore
 from lakestream.pipeline.runner import SparkTiles
 from lakestream.pipeline.session import DriverSettings, SparkDriver
@@ -96,6 +97,7 @@ class _Service:
         self._records = 0
         self._wal_bytes = 0
         self._failed: tuple[str, ...] = ()
+        self._tidied: Sequence[Topic] | None = None
         self._board = StatusBoard(components.store, self._name, stale_after_ms=2 * settings.max_backoff_ms)
 
     async def run(self, once: bool) -> Summary:
@@ -136,8 +138,10 @@ class _Service:
             while driver.alive:
                 started = loop.time()
                 tick = await self._unless_stopped(self._tick(worker))
+                expiry.touched(tick.touched)
                 if mirrors is not None:
-                    await self._unless_stopped(self._mirror(mirrors))
+                    moved = {done.topic_id for done in tick.commits}
+                    await self._unless_stopped(self._mirror(mirrors, moved))
                 if loop.time() - collected_at >= self._settings.collect_interval_ms / 1000:
                     collected_at = loop.time()
                     await self._unless_stopped(self._collect(collector))
@@ -214,9 +218,9 @@ class _Service:
             return None
         return Mirrors(parts.catalog, parts.mirrored, parts.delta, topics, parts.runtime, self._settings)
 
-    async def _mirror(self, mirrors: Mirrors) -> None:
+    async def _mirror(self, mirrors: Mirrors, moved: Collection[UUID] = ()) -> None:
         try:
-            mirrored = await mirrors.mirror()
+            mirrored = await mirrors.mirror(moved)
         except LakestreamError as error:
             _log.warning("Delta mirrors could not be looked at this time: %s", error)
             return
@@ -255,8 +259,12 @@ class _Service:
             _log.info("%d orphaned table files deleted, %d left", tidied.deleted, tidied.undeleted)
 
     async def _tidy_board(self, topics: Topics) -> None:
+        """Nothing is to be taken down while the list of topics is the same."""
         try:
-            await self._board.tidy({topic.topic_id for topic in await topics.list()})
+            listed = await topics.list()
+            if listed is not self._tidied:
+                await self._board.tidy({topic.topic_id for topic in listed})
+                self._tidied = listed
         except LakestreamError as error:
             _log.warning("status rows of deleted topics could not be taken down this time: %s", error)
 

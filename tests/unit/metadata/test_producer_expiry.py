@@ -18,7 +18,7 @@ from lakestream.metadata.log.committer import Committed, Committer, Verdict
 from lakestream.metadata.log.head import HEAD, PRODUCERS, Accepted, ProducerRun, ProducerState, producer_key, shard_of
 from lakestream.metadata.log.partition import create_head, head_address, read_head
 from lakestream.metadata.log.producers import expire_producers
-from lakestream.metadata.store import Address, Store, Transaction
+from lakestream.metadata.store import Address, Entry, Store, Transaction
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.metadata.topics.list import Topics
 from lakestream.model import StreamPartition
@@ -84,7 +84,7 @@ async def expired_id(store: Store) -> int:
 
 
 async def expire(store: Store, now_ms: int) -> int:
-    return await expire_producers(store, PARTITION, now_ms=now_ms, expiration_ms=DAY_MS)
+    return (await expire_producers(store, PARTITION, now_ms=now_ms, expiration_ms=DAY_MS)).gone
 
 
 async def test_only_rows_of_producers_that_were_silent_for_long_go() -> None:
@@ -161,6 +161,43 @@ async def test_the_pipeline_forgets_the_producers_of_every_partition_after_a_day
     assert await expiry.expire() == 150
     left = [await rows(world.store, partition) for partition in topic.each_partition()]
     assert left == [0, 0, 0]
+
+
+async def test_topics_without_producers_are_not_looked_at_until_they_are_touched() -> None:
+    world = World(settings=PipelineSettings())
+    topics, looked_at = Topics(world.store, world.runtime), 0
+
+    class Counting(MemoryStore):
+        async def range(self, shard: str, start: str, end: str, *, limit: int | None = None) -> list[Entry]:
+            nonlocal looked_at
+            looked_at += shard.startswith("log/")
+            return await world.store.range(shard, start, end, limit=limit)
+
+    store = Counting(world.runtime)
+    store._shards = world.store._shards  # type: ignore[attr-defined]
+    created = [await topics.create(f"t{number}", 1, {}) for number in range(20)]
+    broker = Broker(world.store)
+    [used] = created[3].each_partition()
+    await broker.append(1, 0, at_ms=world.clock.now_ms(), partition=used)
+    lake = Lake(store, world.catalog_on(world.store), world.objects, no_tiles, world.runtime, world.settings)
+    expiry = Expiry(lake, topics)
+
+    async def round() -> int:
+        nonlocal looked_at
+        looked_at = 0
+        world.clock.ms += 600_000
+        await expiry.expire()
+        return looked_at
+
+    assert [await round() for _ in range(3)] == [20, 1, 1]
+    [late] = created[5].each_partition()
+    await broker.append(1, 0, at_ms=world.clock.now_ms(), partition=late)
+    expiry.touched(frozenset({late.topic_id}))
+    assert [await round() for _ in range(2)] == [2, 2]
+    world.clock.ms += DAY_MS
+    expiry.touched(frozenset())
+    assert [await round() for _ in range(2)] == [20, 0], "a touch may be lost: once a day all are looked at"
+    assert await rows(world.store, used) == await rows(world.store, late) == 0
 
 
 async def test_a_committer_remembers_a_bounded_number_of_heads_and_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ names is deleted, however long it takes.
 """
 
 import asyncio
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -27,6 +28,8 @@ from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.runtime import Runtime
 
 DELTA: Final = "delta"
+_AT_ONCE: Final = 500
+"""Mirrors that one pass looks at beside those of tables that the pipeline has just brought on, all in turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +68,32 @@ class Mirrors:
         self._runtime = runtime
         self._settings = settings
         self._known: dict[UUID, _Known] = {}
+        self._listed: Sequence[Topic] | None = None
+        self._mirrored: Sequence[Topic] = ()
+        self._next = 0
 
-    async def mirror(self) -> Mirrored:
-        """One pass over all mirrored topics. Errors of one are in the result; those of the topic list are raised."""
-        topics = [topic for topic in await self._topics.list() if DELTA in topic.options.table_formats]
-        for topic_id in self._known.keys() - {topic.topic_id for topic in topics}:
-            del self._known[topic_id]
+    async def mirror(self, moved: Collection[UUID] = ()) -> Mirrored:
+        """One pass over the mirrored topics: those in `moved`, and a bounded number of all in turn. Errors of one are
+        in the result; those of the topic list are raised."""
+        self._relist(await self._topics.list())
+        turn = self._mirrored[self._next : self._next + _AT_ONCE]
+        self._next = self._next + _AT_ONCE if self._next + _AT_ONCE < len(self._mirrored) else 0
+        topics = [*turn]
+        if len(turn) < len(self._mirrored):
+            topics += [topic for topic in self._mirrored if topic.topic_id in moved and topic not in turn]
         done = await asyncio.gather(*(self._guard(topic) for topic in topics))
         failures = tuple(
             (topic.name, found) for topic, found in zip(topics, done, strict=True) if isinstance(found, LakestreamError)
         )
         return Mirrored(sum(found is True for found in done), failures)
+
+    def _relist(self, listed: Sequence[Topic]) -> None:
+        if listed is self._listed:
+            return
+        self._listed = listed
+        self._mirrored = [topic for topic in listed if DELTA in topic.options.table_formats]
+        for topic_id in self._known.keys() - {topic.topic_id for topic in self._mirrored}:
+            del self._known[topic_id]
 
     async def _guard(self, topic: Topic) -> bool | LakestreamError:
         """Whether something was committed, or why the mirror stays behind."""

@@ -6,7 +6,7 @@ taken for a duplicate, nor does it begin in the middle. See `lakestream.metadata
 """
 
 import logging
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -23,15 +23,24 @@ _PAGE: Final = 1_000
 _NOT_KNOWN: Final = -1
 
 
-async def expire_producers(store: Store, partition: StreamPartition, *, now_ms: int, expiration_ms: int) -> int:
-    """Deletes the rows of producers whose last append is too long ago; how many. Rows from before that time was kept
+class Expired(NamedTuple):
+    """How many rows went, and how many there are still."""
+
+    gone: int
+    left: int
+
+
+async def expire_producers(store: Store, partition: StreamPartition, *, now_ms: int, expiration_ms: int) -> Expired:
+    """Deletes the rows of producers whose last append is too long ago. Rows from before that time was kept
     get it now. A page that loses its race is left for the next pass, as is a partition with an open transaction."""
-    shard, start, expired = shard_of(partition), PRODUCERS[0], 0
+    shard, start, expired, left = shard_of(partition), PRODUCERS[0], 0, 0
     while True:
         # The head first: a row that changes after it was read moves the head's version on.
         known = await read_head(store, partition)
-        if known is None or known.head.first_open is not None:
-            return expired
+        if known is None:
+            return Expired(expired, 0)
+        if known.head.first_open is not None:
+            return Expired(expired, left + 1)
         rows = await store.range(shard, start, PRODUCERS[1], limit=_PAGE)
         dated: dict[str, bytes] = {}
         gone: list[str] = []
@@ -52,9 +61,11 @@ async def expire_producers(store: Store, partition: StreamPartition, *, now_ms: 
             head = msgspec.structs.replace(known.head, expired_producers=max(known.head.expired_producers, highest))
             puts = {HEAD: codec.encode(head, head_address(partition)), **dated}
             [outcome] = await store.transact([Transaction(shard, {HEAD: known.version}, puts, deletes=gone)])
-            expired += len(gone) if isinstance(outcome, Applied) else 0
+            if isinstance(outcome, Applied):
+                expired, left = expired + len(gone), left - len(gone)
+        left += len(rows)
         if len(rows) < _PAGE:
-            return expired
+            return Expired(expired, left)
         start = rows[-1].key + "\0"
 
 
