@@ -89,6 +89,25 @@ class StatusBoard:
         return row.worker == self._worker or now_ms > row.retry_ms + self._stale_after_ms
 
 
+class StatusReader:
+    """The same as `read_status`, for whoever asks again and again: a row that has not changed is not decoded again."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[str, tuple[int, TopicStatus]] = {}
+
+    async def read(self) -> dict[UUID, TopicStatus]:
+        known, self._known = self._known, {}
+        for entry in await self._store.range(_SHARD, *_TOPICS):
+            row = known.get(entry.key)
+            if row is None or row[0] != entry.version:
+                decoded = codec.decode_all([entry], TopicStatus, _SHARD)
+                row = (entry.version, decoded[0]) if decoded else None
+            if row is not None:
+                self._known[entry.key] = row
+        return {row.topic_id: row for _, row in self._known.values()}
+
+
 async def read_status(store: Store) -> dict[UUID, TopicStatus]:
     """Of all topics that a worker has told of. A damaged row is left out and logged."""
     entries = await store.range(_SHARD, *_TOPICS)

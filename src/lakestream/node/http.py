@@ -11,8 +11,10 @@ import uvicorn
 from lakestream.access import ALLOW_ALL
 from lakestream.catalog.engines.catalog import EngineCatalog
 from lakestream.errors import Unavailable
-from lakestream.frontier.lag import TopicLag, read_lag
+from lakestream.frontier.lag import LagReader, TopicLag
 from lakestream.http import create_app
+from lakestream.metadata.brokers import Brokers
+from lakestream.metadata.feed import Feed
 from lakestream.metadata.topics.list import Topics
 from lakestream.metrics import HttpMetrics
 from lakestream.node.backends import open_backends, saving_rows
@@ -40,8 +42,11 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
             watch_fresh(backends, freshener)
         topics = Topics(backends.store, backends.runtime)
 
+        feed = Feed(backends.store, Brokers(backends.store).sessions)
+        lags = LagReader(backends.store, topics, feed, sweep_ms=settings.pipeline.sweep_ms)
+
         async def lag() -> list[TopicLag]:
-            return await read_lag(backends.store, topics, backends.runtime.clock.now_ms())
+            return await lags.read(backends.runtime.clock.now_ms())
 
         config = uvicorn.Config(
             create_app(
