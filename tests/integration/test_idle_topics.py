@@ -38,43 +38,40 @@ async def create_idle(store: Store) -> None:
     await asyncio.gather(*(listed.restore(topic) for topic in topics))
 
 
-def test_a_record_among_thousands_of_idle_topics_is_in_its_table_with_the_next_ticks(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        runtime = system()
-        store = await metadata.open(f"sqlite://{tmp_path}/metadata.db")
-        await create_idle(store)
-        objects = MemoryObjects(runtime.clock, "simulated:/")
-        tables: Any = SimulatedTables(store, {})
-        broker = Broker(1, "127.0.0.1", 1, None, runtime.new_id().hex)
-        engine = StreamEngine(broker, store, objects, tables, tables, runtime, StreamSettings())
-        await engine.start()
-        try:
-            settings = PipelineSettings(interval_ms=50, sweep_ms=86_400_000)
-            lake = Lake(store, tables, objects, LocalTiles(objects, runtime), runtime, settings)
-            topics, sessions = Topics(store, runtime), Brokers(store).sessions
-            worker = Worker(lake, topics, name="w", feed=Feed(store, sessions))
-            lags = LagReader(store, topics, Feed(store, sessions), sweep_ms=86_400_000)
-            busy = await engine.create_topic("busy", 2, {})
-            while (await worker.tick()).more:
-                pass
-            assert len(await lags.read(runtime.clock.now_ms())) == IDLE + 1
-            ticks = []
-            for number in range(3):
-                await engine.append(busy.each_partition()[1], batch(b"v"))
-                moved = 0
-                async with asyncio.timeout(WAIT_S):
-                    while not moved:
-                        ticks.append(await worker.tick())
-                        assert not ticks[-1].failures
-                        moved = ticks[-1].record_count
-                        await asyncio.sleep(0.05)
-                found = {lag.topic: lag for lag in await lags.read(runtime.clock.now_ms())}
-                assert found["busy"].end == (0, number + 1)
-                assert found["busy"].frontier == (0, number + 1)
-            assert max(tick.looked_at for tick in ticks) <= 3, "of two thousand"
-            assert (await read_lag(store, topics, runtime.clock.now_ms()))[0].topic == "busy"
-        finally:
-            await engine.stop()
-            await store.close()
-
-    asyncio.run(scenario())
+async def test_a_record_among_thousands_of_idle_topics_is_in_its_table_with_the_next_ticks(tmp_path: Path) -> None:
+    runtime = system()
+    store = await metadata.open(f"sqlite://{tmp_path}/metadata.db")
+    await create_idle(store)
+    objects = MemoryObjects(runtime.clock, "simulated:/")
+    tables: Any = SimulatedTables(store, {})
+    broker = Broker(1, "127.0.0.1", 1, None, runtime.new_id().hex)
+    engine = StreamEngine(broker, store, objects, tables, tables, runtime, StreamSettings())
+    await engine.start()
+    try:
+        settings = PipelineSettings(interval_ms=50, sweep_ms=86_400_000)
+        lake = Lake(store, tables, objects, LocalTiles(objects, runtime), runtime, settings)
+        topics, sessions = Topics(store, runtime), Brokers(store).sessions
+        worker = Worker(lake, topics, name="w", feed=Feed(store, sessions))
+        lags = LagReader(store, topics, Feed(store, sessions), sweep_ms=86_400_000)
+        busy = await engine.create_topic("busy", 2, {})
+        while (await worker.tick()).more:
+            pass
+        assert len(await lags.read(runtime.clock.now_ms())) == IDLE + 1
+        ticks = []
+        for number in range(3):
+            await engine.append(busy.each_partition()[1], batch(b"v"))
+            moved = 0
+            async with asyncio.timeout(WAIT_S):
+                while not moved:
+                    ticks.append(await worker.tick())
+                    assert not ticks[-1].failures
+                    moved = ticks[-1].record_count
+                    await asyncio.sleep(0.05)
+            found = {lag.topic: lag for lag in await lags.read(runtime.clock.now_ms())}
+            assert found["busy"].end == (0, number + 1)
+            assert found["busy"].frontier == (0, number + 1)
+        assert max(tick.looked_at for tick in ticks) <= 3, "of two thousand"
+        assert (await read_lag(store, topics, runtime.clock.now_ms()))[0].topic == "busy"
+    finally:
+        await engine.stop()
+        await store.close()

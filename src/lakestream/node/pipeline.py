@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from lakestream import pipeline
 from lakestream.catalog.mirrored import IcebergSide
 from lakestream.frontier.delta.rs import DeltaRs
-from lakestream.frontier.lag import read_lag
+from lakestream.frontier.lag import LagReader
 from lakestream.frontier.lag_gauges import as_gauges
 from lakestream.frontier.moving.worker import Tick
+from lakestream.metadata.brokers import Brokers
+from lakestream.metadata.feed import Feed
 from lakestream.metadata.topics.list import Topics
 from lakestream.metrics import PipelineMetrics
 from lakestream.node.backends import open_backends, saving_rows
@@ -43,8 +45,11 @@ async def run_pipeline(
             def ticked(tick: Tick) -> None:
                 metrics.ticked(tick.record_count, tick.wal_bytes, len(tick.commits), len(tick.failures))
 
+            feed = Feed(backends.store, Brokers(backends.store).sessions)
+            lags = LagReader(backends.store, topics, feed, sweep_ms=settings.pipeline.sweep_ms)
+
             async def lag() -> str:
-                return as_gauges(await read_lag(backends.store, topics, backends.runtime.clock.now_ms()))
+                return as_gauges(await lags.read(backends.runtime.clock.now_ms()))
 
             async with monitoring(settings.monitor, backends.registry, Readiness(backends, stop.is_set), lag):
                 return await pipeline.run(

@@ -1,6 +1,5 @@
 """Which rows a pass reads again before they are saved into the bucket."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
@@ -44,60 +43,54 @@ def everything(world: World) -> dict[tuple[str, str], bytes]:
     }
 
 
-def test_a_pass_reads_what_was_touched_and_the_others_in_turn() -> None:
-    async def scenario() -> None:
-        world = World()
-        created = [await world.create(f"t{number:03d}", 2) for number in range(100)]
-        await Brokers(world.store, ttl_ms=86_400_000).register(Broker(1, "h", 1, None, "one"))
-        for topic in created:
-            table = Transaction(f"table/{topic.topic_id.hex}", {}, {"pointer": b"at " + topic.name.encode()})
-            await world.store.transact([table])
-        touches, producer, store = Touches(world.store, "one"), Producer(world, "one"), Counted(world.store)
-        saved = SavedRows(store, world.runtime)  # type: ignore[arg-type]
+async def test_a_pass_reads_what_was_touched_and_the_others_in_turn() -> None:
+    world = World()
+    created = [await world.create(f"t{number:03d}", 2) for number in range(100)]
+    await Brokers(world.store, ttl_ms=86_400_000).register(Broker(1, "h", 1, None, "one"))
+    for topic in created:
+        table = Transaction(f"table/{topic.topic_id.hex}", {}, {"pointer": b"at " + topic.name.encode()})
+        await world.store.transact([table])
+    touches, producer, store = Touches(world.store, "one"), Producer(world, "one"), Counted(world.store)
+    saved = SavedRows(store, world.runtime)  # type: ignore[arg-type]
 
-        def known() -> dict[tuple[str, str], bytes]:
-            return {(row.shard, row.key): row.value for row in saved.rows()}
+    def known() -> dict[tuple[str, str], bytes]:
+        return {(row.shard, row.key): row.value for row in saved.rows()}
 
-        with patch.object(saved._heads_turn, "_count", 20), patch.object(saved._tables_turn, "_count", 10):
-            assert await saved.refresh()
-            assert known() == everything(world)
-            saved.saved()
-            store.read.clear()
-            assert not await saved.refresh()
-            assert sum(shard.startswith("log/") for shard in store.read) == 20
-            assert sum(shard.startswith("table/") for shard in store.read) == 10
-            partition = created[77].each_partition()[1]
-            await producer.append({partition: [b"x"]})
-            touches.touch(partition.topic_id)
-            await touches.write()
-            assert await saved.refresh()
-            assert known() == everything(world)
-            saved.saved()
-            # Nobody tells of these: their turn comes.
-            await producer.append({created[33].each_partition()[0]: [b"y"]})
-            await world.store.transact([Transaction(f"table/{created[50].topic_id.hex}", {}, {"pointer": b"moved"})])
-            for _ in range(11):
-                await saved.refresh()
-            assert known() == everything(world)
-
-    asyncio.run(scenario())
-
-
-def test_what_is_deleted_and_what_is_new_is_seen_at_once() -> None:
-    async def scenario() -> None:
-        world = World()
-        first = await world.create("first", 2)
-        saved = SavedRows(world.store, world.runtime)
-        with patch.object(rows, "_HEADS_IN_TURN", 1):
+    with patch.object(saved._heads_turn, "_count", 20), patch.object(saved._tables_turn, "_count", 10):
+        assert await saved.refresh()
+        assert known() == everything(world)
+        saved.saved()
+        store.read.clear()
+        assert not await saved.refresh()
+        assert sum(shard.startswith("log/") for shard in store.read) == 20
+        assert sum(shard.startswith("table/") for shard in store.read) == 10
+        partition = created[77].each_partition()[1]
+        await producer.append({partition: [b"x"]})
+        touches.touch(partition.topic_id)
+        await touches.write()
+        assert await saved.refresh()
+        assert known() == everything(world)
+        saved.saved()
+        # Nobody tells of these: their turn comes.
+        await producer.append({created[33].each_partition()[0]: [b"y"]})
+        await world.store.transact([Transaction(f"table/{created[50].topic_id.hex}", {}, {"pointer": b"moved"})])
+        for _ in range(11):
             await saved.refresh()
-            second = await world.create("second", 2)
-            await saved.refresh()
-            shards = {row.shard for row in saved.rows()}
-            assert {shard_of(partition) for topic in (first, second) for partition in topic.each_partition()} <= shards
-            topics = saved._topics
-            await topics.drop_logs(await topics.delete(first.topic_id))
-            await saved.refresh()
-            shards = {row.shard for row in saved.rows()}
-            assert not {shard_of(partition) for partition in first.each_partition()} & shards
+        assert known() == everything(world)
 
-    asyncio.run(scenario())
+
+async def test_what_is_deleted_and_what_is_new_is_seen_at_once() -> None:
+    world = World()
+    first = await world.create("first", 2)
+    saved = SavedRows(world.store, world.runtime)
+    with patch.object(rows, "_HEADS_IN_TURN", 1):
+        await saved.refresh()
+        second = await world.create("second", 2)
+        await saved.refresh()
+        shards = {row.shard for row in saved.rows()}
+        assert {shard_of(partition) for topic in (first, second) for partition in topic.each_partition()} <= shards
+        topics = saved._topics
+        await topics.drop_logs(await topics.delete(first.topic_id))
+        await saved.refresh()
+        shards = {row.shard for row in saved.rows()}
+        assert not {shard_of(partition) for partition in first.each_partition()} & shards
