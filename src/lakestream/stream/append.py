@@ -81,7 +81,7 @@ class Appender:
         if self._session:
             raise RuntimeError("the appender was started before: a broker has one commit loop")
         self._session = wal.session_name(self._runtime.new_id(), cluster)
-        for run in (self._flush_all, self._commit_all, self._follow_generation):
+        for run in (self._flush_all, self.commit_forever, self._follow_generation):
             task = asyncio.create_task(run())
             task.add_done_callback(stopped)
             self._tasks.append(task)
@@ -179,7 +179,8 @@ class Appender:
             else:
                 return Uploaded(flush, number, generation, session, key, built)
 
-    async def _commit_all(self) -> None:
+    async def commit_forever(self) -> None:
+        """Flushes in their order, each when its upload is done."""
         while True:
             flush, upload = await self._uploads.get()
             try:

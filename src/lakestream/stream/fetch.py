@@ -192,7 +192,7 @@ class Fetcher:
                 return [control_batch(offset, frontier - 1)]
             offset = frontier
         tail.trim(frontier)
-        return await self._read_extents(tail, request.partition, offset, budget_bytes, at_least_one=at_least_one)
+        return await self.read_extents(tail, request.partition, offset, budget_bytes, at_least_one=at_least_one)
 
     async def _read_table(self, view: View, request: FetchPartition, frontier: int, max_bytes: int) -> History:
         """Records that an engine has changed are an error, unless the topic's owner takes them for its records."""
@@ -219,7 +219,7 @@ class Fetcher:
             log.warning("topic %s serves changed records (lakestream.table.updates=record): %s", topic.name, error)
             return served
 
-    async def _read_extents(
+    async def read_extents(
         self, tail: Tail, partition: StreamPartition, offset: int, budget_bytes: int, *, at_least_one: bool
     ) -> list[Buffer] | None:
         extents = list(tail.extents_from(offset))

@@ -1,6 +1,6 @@
 """Planted bugs: each breaks one rule of the protocol, and the simulator must notice.
 
-They patch the real code from outside, for the length of one context, and exist nowhere else.
+They break the real code from outside, at its public seams, for the length of one context, and exist nowhere else.
 """
 
 from simulator.bugs import appending, coordinating, keeping, losing, moving, reading, telling

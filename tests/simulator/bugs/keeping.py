@@ -2,19 +2,20 @@
 
 from collections.abc import Iterator
 from typing import Any
-from unittest.mock import AsyncMock, Mock, patch
+from uuid import UUID
 
 from support.simulated_tables import SimulatedTables
 
+from lakestream.catalog.port import TableViews
 from lakestream.errors import Unavailable
 from lakestream.frontier.collecting import orphans
 from lakestream.frontier.delta import Mirrors, mirror
 from lakestream.frontier.moving.naming import FileBound
 from lakestream.frontier.upkeep import compaction, maintenance, retention, rewrite
 from lakestream.frontier.upkeep.retention import Retirement
-from lakestream.metadata.topics.list import Topic
 from lakestream.stream.views import ViewCache
-from simulator.bugs.registry import upkeep_bug
+from lakestream.table.view import View
+from simulator.bugs.registry import swapped, upkeep_bug
 
 
 @upkeep_bug
@@ -27,14 +28,14 @@ def rows_dropped_before_the_log_start() -> Iterator[None]:
         await real(lake, topic, Retirement(planned.log_starts))
         return done
 
-    with patch.object(maintenance, "retire", hasty):
+    with swapped(maintenance, real, hasty):
         yield
 
 
 @upkeep_bug
 def head_older_than_the_view() -> Iterator[None]:
     """A broker takes rows that retention took for a gap: it has not heard of the log start that passed them."""
-    with patch.object(ViewCache, "loaded_at_s", lambda self, topic_id: float("-inf")):
+    with swapped(ViewCache, ViewCache.loaded_at_s, lambda self, topic_id: float("-inf")):
         yield
 
 
@@ -43,18 +44,18 @@ def merge_on_a_table_that_has_changed() -> Iterator[None]:
     """A merge is committed though some of its files were rewritten since it read them."""
     real = SimulatedTables.commit
 
-    async def careless(self: SimulatedTables, view: Any, *, add: Any, remove: Any, frontier: Any) -> Any:
+    async def careless(self: SimulatedTables, view: Any, *, add: Any, remove: Any, frontier: Any, **more: Any) -> Any:
         live = [file for file in remove if file in view.files]
-        return await real(self, view, add=add, remove=live, frontier=frontier)
+        return await real(self, view, add=add, remove=live, frontier=frontier, **more)
 
-    with patch.object(rewrite, "_still_holds", lambda *_: True), patch.object(SimulatedTables, "commit", careless):
+    with swapped(rewrite, rewrite.still_holds, lambda *_: True), swapped(SimulatedTables, real, careless):
         yield
 
 
 @upkeep_bug
 def merged_files_discarded_after_an_unknown_outcome() -> Iterator[None]:
     """A merge whose commit got no reply deletes what it wrote, which the table may name by now."""
-    store, in_place = rewrite._store, rewrite.put_in_place
+    store, in_place = rewrite.store_outputs, rewrite.put_in_place
     stored: list[Any] = []
 
     async def noted(*args: Any) -> Any:
@@ -70,9 +71,9 @@ def merged_files_discarded_after_an_unknown_outcome() -> Iterator[None]:
             raise
 
     with (
-        patch.object(rewrite, "_store", noted),
-        patch.object(maintenance, "put_in_place", tidy),
-        patch.object(compaction, "put_in_place", tidy),
+        swapped(rewrite, store, noted),
+        swapped(maintenance, in_place, tidy),
+        swapped(compaction, in_place, tidy),
     ):
         yield
 
@@ -80,9 +81,9 @@ def merged_files_discarded_after_an_unknown_outcome() -> Iterator[None]:
 @upkeep_bug
 def merged_files_collected_before_their_commit() -> Iterator[None]:
     """A merged file that no table names is taken for an orphan, whatever its name says."""
-    real = orphans._is_lost
+    real = orphans.is_lost
 
-    with patch.object(orphans, "_is_lost", lambda at, named: not isinstance(at, FileBound) or real(at, named)):
+    with swapped(orphans, real, lambda at, named: not isinstance(at, FileBound) or real(at, named)):
         yield
 
 
@@ -95,7 +96,7 @@ def fold_of_the_dirty_alone() -> Iterator[None]:
         planned = real(*args)
         return planned and compaction.Fold(planned.dirty, (), planned.folded, planned.clean_below, planned.learns_all)
 
-    with patch.object(maintenance, "plan_fold", plan_fold):
+    with swapped(maintenance, real, plan_fold):
         yield
 
 
@@ -108,21 +109,33 @@ def fold_leaves_what_was_folded() -> Iterator[None]:
         planned = real(*args)
         return planned and compaction.Fold(planned.dirty, planned.newer, (), planned.clean_below, planned.learns_all)
 
-    with patch.object(maintenance, "plan_fold", plan_fold):
+    with swapped(maintenance, real, plan_fold):
         yield
 
 
 @upkeep_bug
 def mirror_of_a_view_from_before_the_log() -> Iterator[None]:
     """A Delta mirror reads the table first and the log second: one that slept in between puts Delta back."""
-    real = Mirrors._mirror
+    real = Mirrors.__init__
 
-    async def hasty(self: Mirrors, topic: Topic, known: Any) -> bool:
-        views = self._views
-        view = await views.load(topic.topic_id)
-        early = Mirrors(views, self._tables, self._log, self._topics, self._runtime, self._settings)
-        early._views = Mock(pointer=views.pointer, load=AsyncMock(return_value=view))
-        return await real(early, topic, known)
+    class Early:
+        """Tables as they are when their pointer is asked for, which is before the log is read."""
 
-    with patch.object(Mirrors, "_mirror", hasty), patch.object(mirror, "version_of", lambda location: -1):
+        def __init__(self, views: TableViews) -> None:
+            self._views = views
+            self._early: dict[UUID, View] = {}
+
+        async def pointer(self, topic_id: UUID) -> str | None:
+            found = await self._views.pointer(topic_id)
+            if found is not None:
+                self._early[topic_id] = await self._views.load(topic_id)
+            return found
+
+        async def load(self, topic_id: UUID) -> View:
+            return self._early.get(topic_id) or await self._views.load(topic_id)
+
+    def begin(self: Mirrors, views: TableViews, *more: Any) -> None:
+        real(self, Early(views), *more)
+
+    with swapped(Mirrors, real, begin), swapped(mirror, mirror.version_of, lambda location: -1):
         yield

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from typing import Any
-from unittest.mock import patch
+from weakref import WeakKeyDictionary
 
 from lakestream.bucket import rebuilding
 from lakestream.frontier.collecting import collector
+from lakestream.frontier.lake import Lake
+from lakestream.frontier.moving import advance
 from lakestream.stream import append
 from lakestream.wal import Placed, Receipt, SectionReceipt
-from simulator.bugs.registry import loss_bug
+from simulator.bugs.registry import loss_bug, swapped
 
 
 @loss_bug
@@ -26,7 +28,7 @@ def refusals_not_marked_in_receipts() -> Iterator[None]:
     def unmarked(*args: Any) -> list[Receipt]:
         return [Receipt(each.object_key, tuple(map(whole, each.sections))) for each in real(*args)]
 
-    with patch.object(append, "receipts_of", unmarked):
+    with swapped(append, real, unmarked):
         yield
 
 
@@ -37,24 +39,32 @@ def table_commit_before_its_receipt() -> Iterator[None]:
     async def nothing(*_: Any) -> None:
         return None
 
-    with patch("lakestream.frontier.moving.advance.write_receipts", nothing):
+    with swapped(advance, advance.write_receipts, nothing):
         yield
 
 
 @loss_bug
 def receipts_deleted_with_their_object() -> Iterator[None]:
     """Dead objects go one by one, and with them what they tell of those that are left."""
+    real = collector.Collector.__init__
+    lakes: WeakKeyDictionary[collector.Collector, Lake] = WeakKeyDictionary()
+
+    def begin(self: collector.Collector, lake: Lake) -> None:
+        real(self, lake)
+        lakes[self] = lake
 
     async def careless(self: collector.Collector, dead: Sequence[str], _: Any) -> list[str]:
-        gone: list[str] = await self._lake.delete(dead)
-        return gone
+        return await lakes[self].delete(dead)
 
-    with patch.object(collector.Collector, "_delete", careless):
+    with (
+        swapped(collector.Collector, real, begin),
+        swapped(collector.Collector, collector.Collector.delete_dead, careless),
+    ):
         yield
 
 
 @loss_bug
 def sections_appended_as_they_were_written() -> Iterator[None]:
     """Of a producer of which nothing is known whatever comes first begins: what was before it is shut out."""
-    with patch.object(rebuilding, "Waiting", lambda _: None):
+    with swapped(rebuilding, rebuilding.Waiting, lambda _: None):
         yield

@@ -2,27 +2,28 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
 from uuid import UUID
 
 import msgspec
+from support import simulated_tables
 from support.simulated_tables import SimulatedTables
 
-from lakestream.errors import Conflict, Unavailable
+from lakestream.errors import Conflict, Unavailable, UnknownStream
 from lakestream.frontier.collecting import collector
-from lakestream.frontier.moving import advance
+from lakestream.frontier.moving import advance, worker
 from lakestream.frontier.moving.plan import Range
 from lakestream.frontier.moving.replacement import frontier_of
-from lakestream.frontier.moving.worker import Worker
 from lakestream.metadata.log import partition as log
-from lakestream.metadata.log.head import Head
+from lakestream.metadata.log.head import HEAD, Head, extent_key
+from lakestream.metadata.store import Transaction
+from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.model import DataFile, StreamPartition
 from lakestream.table.view import View
 from simulator import outsiders
-from simulator.bugs.registry import bug
+from simulator.bugs.registry import bug, swapped
 
 
 @bug
@@ -33,35 +34,37 @@ def delete_without_fence() -> Iterator[None]:
         found = await log.read_head(store, partition)
         return found.head if found is not None else None
 
-    with patch.object(collector, "raise_fence", nothing):
+    with swapped(collector, collector.raise_fence, nothing):
         yield
 
 
 @bug
 def delete_before_the_grace() -> Iterator[None]:
     """Whatever no extent names is collected at once, also what was uploaded a moment ago."""
-    real = collector.Collector._candidates
+    real = collector.parse_key
 
-    async def candidates(self: collector.Collector, fence: int, clusters: Any) -> Any:
-        return await real(self, fence + collector.FENCE_DISTANCE + 1, clusters)
+    def older(key: str) -> Any:
+        name = real(key)
+        return name._replace(generation=max(0, name.generation - collector.FENCE_DISTANCE - 1))
 
-    with patch.object(collector.Collector, "_candidates", candidates):
+    with swapped(collector, real, older):
         yield
 
 
 @bug
 def extents_read_before_the_fence() -> Iterator[None]:
     """Right steps, wrong order: what commits between the two is not seen."""
+    fence, read = collector.raise_fence, collector.read_extents
+    seen: dict[tuple[int, StreamPartition], Any] = {}
 
-    async def fence_then_name(self: collector.Collector, contents: Any, fence: int) -> frozenset[str]:
-        store, held = self._lake.store, list(contents)
-        partitions = sorted({partition for each in held for partition in each.partitions})
-        found = [await log.read_extents(store, partition) for partition in partitions]
-        for partition in partitions:
-            await log.raise_fence(store, partition, fence)
-        return frozenset(extent.object_key for extents in found for extent in extents)
+    async def read_then_fence(store: Any, partition: StreamPartition, above: int) -> Head | None:
+        seen[id(store), partition] = await read(store, partition)
+        return await fence(store, partition, above)
 
-    with patch.object(collector.Collector, "_fence_then_name", fence_then_name):
+    async def read_before(store: Any, partition: StreamPartition) -> Any:
+        return seen.pop((id(store), partition))
+
+    with swapped(collector, fence, read_then_fence), swapped(collector, read, read_before):
         yield
 
 
@@ -77,7 +80,7 @@ def orphan_reaped_too_early() -> Iterator[None]:
             await advance.discard(lake, [file for outcome in outcomes for file in outcome.files])
             raise
 
-    with _in_worker("commit", tidy):
+    with swapped(worker, real, tidy):
         yield
 
 
@@ -96,7 +99,7 @@ def marker_lost_with_its_snapshot() -> Iterator[None]:
                 return view
         return replace(view, frontier=tuple(ends))
 
-    with patch.object(SimulatedTables, "load", load):
+    with swapped(SimulatedTables, real, load):
         yield
 
 
@@ -104,8 +107,8 @@ def marker_lost_with_its_snapshot() -> Iterator[None]:
 def frontier_moved_back_by_a_zombie() -> Iterator[None]:
     """The commit does not check that its ranges start at the table's frontier, nor the catalog that it falls."""
     with (
-        patch.object(advance, "replaceable", lambda planned_on, now, ranges: ()),
-        patch("support.simulated_tables.check_commit", lambda *_: None),
+        swapped(advance, advance.replaceable, lambda planned_on, now, ranges: ()),
+        _unchecked_commits(),
     ):
         yield
 
@@ -120,7 +123,7 @@ def replaces_whatever_is_new() -> Iterator[None]:
         known = {file.path for file in planned_on.files}
         return tuple(file for file in now.files if file.path not in known)
 
-    with patch.object(advance, "replaceable", careless):
+    with swapped(advance, advance.replaceable, careless):
         yield
 
 
@@ -129,16 +132,16 @@ def catalog_retries_on_a_new_head() -> Iterator[None]:
     """The catalog's client resolves a conflict by itself: a zombie's rows go in twice."""
     real = SimulatedTables.commit
 
-    async def stubborn(self: SimulatedTables, view: Any, *, add: Any, remove: Any, frontier: Any) -> Any:
+    async def stubborn(self: SimulatedTables, view: Any, *, add: Any, remove: Any, frontier: Any, **more: Any) -> Any:
         while True:
             try:
-                return await real(self, view, add=add, remove=remove, frontier=frontier)
+                return await real(self, view, add=add, remove=remove, frontier=frontier, **more)
             except Conflict:
                 view = await self.load(view.topic_id)
                 frontier = tuple(map(max, frontier, view.frontier))
                 remove = [file for file in remove if file in view.files]
 
-    with patch.object(SimulatedTables, "commit", stubborn):
+    with swapped(SimulatedTables, real, stubborn):
         yield
 
 
@@ -147,18 +150,18 @@ def property_only_commit() -> Iterator[None]:
     """The frontier is set by a second, unchecked change of the table."""
     real = SimulatedTables.commit
 
-    async def two_steps(self: SimulatedTables, view: Any, *, add: Any, remove: Any, frontier: Any) -> Any:
-        done = await real(self, view, add=add, remove=remove, frontier=view.frontier)
+    async def two_steps(self: SimulatedTables, view: Any, *, add: Any, remove: Any, frontier: Any, **more: Any) -> Any:
+        done = await real(self, view, add=add, remove=remove, frontier=view.frontier, **more)
         await asyncio.sleep(0.5)
-        row = await self._pointers.get(view.topic_id)
-        if row is None or not row.pointer.bound:
-            return done
-        latest = self._metadata[row.pointer.metadata_location]
-        location = self._write(replace(latest, frontier=frontier))
-        await self._pointers.swing(view.topic_id, row.version, replace_location(row.pointer, location))
-        return replace(self._metadata[location], table=view.table)
+        while True:
+            try:
+                return await real(self, await self.load(view.topic_id), add=(), remove=(), frontier=frontier)
+            except UnknownStream:
+                return done
+            except Conflict:
+                continue
 
-    with patch.object(SimulatedTables, "commit", two_steps):
+    with swapped(SimulatedTables, real, two_steps), _unchecked_commits():
         yield
 
 
@@ -166,8 +169,8 @@ def property_only_commit() -> Iterator[None]:
 def rollback_takes_the_frontier_along() -> Iterator[None]:
     """An owner's rollback to an older snapshot brings its frontier back, and nothing refuses that."""
     with (
-        patch.object(outsiders, "frontier_of_rollback", lambda view, older: older.frontier),
-        patch("support.simulated_tables.check_commit", lambda *_: None),
+        swapped(outsiders, outsiders.frontier_of_rollback, lambda view, older: older.frontier),
+        _unchecked_commits(),
     ):
         yield
 
@@ -178,49 +181,49 @@ def extents_dropped_before_the_table_commit() -> Iterator[None]:
     real = advance.commit
 
     async def hasty(lake: Any, tail: Any, planned: Any, outcomes: Any) -> Any:
-        promised = replace(tail.view, frontier=advance._beyond(tail.view, planned.ranges))
+        promised = replace(tail.view, frontier=advance.frontier_beyond(tail.view, planned.ranges))
         await advance.advance(lake, tail, promised)
         return await real(lake, tail, planned, outcomes)
 
-    with _in_worker("commit", hasty):
+    with swapped(worker, real, hasty):
         yield
 
 
 @bug
 def frontier_from_the_plan() -> Iterator[None]:
     """A worker that was superseded advances the log to what it had planned."""
-    real = Worker._finish
+    real = advance.commit
 
-    async def finish(self: Worker, tail: Any, plan: Any, outcomes: Any, progress: Any) -> None:
+    async def commit(lake: Any, tail: Any, planned: Any, outcomes: Any) -> Any:
         try:
-            await real(self, tail, plan, outcomes, progress)
+            return await real(lake, tail, planned, outcomes)
         except Unavailable:
-            promised = replace(tail.view, frontier=advance._beyond(tail.view, plan.ranges))
-            await advance.advance(self._lake, tail, promised)
+            promised = replace(tail.view, frontier=advance.frontier_beyond(tail.view, planned.ranges))
+            await advance.advance(lake, tail, promised)
             raise
 
-    with patch.object(Worker, "_finish", finish):
+    with swapped(worker, real, commit):
         yield
 
 
 @bug
 def off_by_one_range_delete() -> Iterator[None]:
     """The range of dropped extents ends one offset too late."""
-    real = log._replace
+    real = MemoryStore.transact
 
-    async def replace_too_much(*args: Any, delete_ranges: Any = ()) -> Any:
-        wider = tuple((start, f"x/{int(end[2:], 16) + 1:016x}") for start, end in delete_ranges)
-        return await real(*args, delete_ranges=wider)
+    def wider(given: Transaction) -> Transaction:
+        if HEAD not in given.puts:
+            return given
+        ranges = [(start, extent_key(int(end[2:], 16) + 1)) for start, end in given.delete_ranges]
+        return msgspec.structs.replace(given, delete_ranges=ranges)
 
-    with patch.object(log, "_replace", replace_too_much):
+    async def transact(self: MemoryStore, given: Sequence[Transaction]) -> Any:
+        return await real(self, list(map(wider, given)))
+
+    with swapped(MemoryStore, real, transact):
         yield
 
 
-@contextmanager
-def _in_worker(name: str, changed: Any) -> Iterator[None]:
-    with patch(f"lakestream.frontier.moving.worker.{name}", changed):
-        yield
-
-
-def replace_location(pointer: Any, location: str) -> Any:
-    return msgspec.structs.replace(pointer, metadata_location=location)
+def _unchecked_commits() -> AbstractContextManager[Any]:
+    """A catalog that takes every commit."""
+    return swapped(simulated_tables, simulated_tables.check_commit, lambda *_: None)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 from support.simulated_tables import SimulatedTables
 
@@ -12,14 +12,16 @@ from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.tables import table_name
 from lakestream.model import StreamPartition
 from lakestream.stream import cache, fetch, tails, views
-from simulator.bugs.registry import bug
+from lakestream.table.view import View
+from simulator.bugs.registry import bug, swapped
 from simulator.outsiders import TOPIC
 
 
 @bug
 def name_instead_of_uuid() -> Iterator[None]:
     """Tables are found by the topic's name: one created again under an old name gets its predecessor's rows."""
-    create, load, pointer, named = (getattr(SimulatedTables, name) for name in ("create", "load", "pointer", "named"))
+    create, load = SimulatedTables.create, SimulatedTables.load
+    pointer, named = SimulatedTables.pointer, SimulatedTables.named
 
     async def create_once(
         self: SimulatedTables, topic_id: UUID, name: str, partitions: int, *, table: TableName | None = None
@@ -37,10 +39,11 @@ def name_instead_of_uuid() -> Iterator[None]:
         """The next topic of that name will want it."""
 
     with (
-        patch.object(SimulatedTables, "create", create_once),
-        patch.multiple(
-            SimulatedTables, load=by_name(load), pointer=by_name(pointer), named=by_name(named), detach=keep
-        ),
+        swapped(SimulatedTables, create, create_once),
+        swapped(SimulatedTables, load, by_name(load)),
+        swapped(SimulatedTables, pointer, by_name(pointer)),
+        swapped(SimulatedTables, named, by_name(named)),
+        swapped(SimulatedTables, SimulatedTables.detach, keep),
     ):
         yield
 
@@ -62,30 +65,41 @@ def cache_served_across_recreation() -> Iterator[None]:
     async def read(self: Any, partition: StreamPartition, extent: Any) -> Any:
         return await real_read(self, nameless(partition), extent)
 
-    with patch.multiple(cache.ExtentCache, keep=keep, find=find, read=read):
+    with (
+        swapped(cache.ExtentCache, real_keep, keep),
+        swapped(cache.ExtentCache, real_find, find),
+        swapped(cache.ExtentCache, real_read, read),
+    ):
         yield
 
 
 @bug
 def deleted_rows_served_from_memory() -> Iterator[None]:
     """What is in memory is served below the frontier, too, whoever has changed the table since."""
-    with patch.object(fetch, "intact_from", lambda view, partition: 0):
+    with swapped(fetch, fetch.intact_from, lambda view, partition: 0):
         yield
 
 
 @bug
 def reader_routed_by_the_head() -> Iterator[None]:
     """Below head.frontier an older view is asked, and what it lacks is taken for a gap."""
-    real = fetch.Fetcher._route
+    get, current = tails.Tails.get, views.ViewCache.current
+    frontiers: dict[UUID, dict[int, int]] = {}
 
-    async def route(self: Any, view: Any, tail: Any, request: Any, budget_bytes: int, *, at_least_one: bool) -> Any:
-        if view is not None and request.offset < tail.head.frontier:
-            ends = list(view.frontier)
-            ends[request.partition.index] = tail.head.frontier
-            view = replace(view, frontier=tuple(ends))
-        return await real(self, view, tail, request, budget_bytes, at_least_one=at_least_one)
+    def noted(self: tails.Tails, partition: StreamPartition) -> tails.Tail:
+        tail = get(self, partition)
+        frontiers.setdefault(partition.topic_id, {})[partition.index] = tail.head.frontier
+        return tail
 
-    with patch.object(fetch.Fetcher, "_route", route):
+    async def promised(self: views.ViewCache, topic_id: UUID, *, reload: bool = False) -> View | None:
+        view = await current(self, topic_id, reload=reload)
+        if view is None:
+            return None
+        known = frontiers.get(topic_id, {})
+        ends = [max(end, known.get(index, 0)) for index, end in enumerate(view.frontier)]
+        return replace(view, frontier=tuple(ends))
+
+    with swapped(tails.Tails, get, noted), swapped(views.ViewCache, current, promised):
         yield
 
 
@@ -97,14 +111,15 @@ def stale_head_says_out_of_range() -> Iterator[None]:
     async def refresh(self: Any, partitions: Any) -> None:
         await real(self, [partition for partition in partitions if not self.knows(partition)])
 
-    with patch.object(tails.Tails, "refresh", refresh):
+    with swapped(tails.Tails, real, refresh):
         yield
 
 
 @bug
 def missing_object_taken_for_a_gap() -> Iterator[None]:
     """An extent that is gone from the tail is skipped instead of looked for in a fresh view."""
-    real = fetch.Fetcher._read_extents
+    real, current = fetch.Fetcher.read_extents, views.ViewCache.current
+    first: WeakKeyDictionary[views.ViewCache, dict[UUID, View]] = WeakKeyDictionary()
 
     async def read(self: Any, tail: Any, partition: Any, offset: int, budget_bytes: int, *, at_least_one: bool) -> Any:
         following = tail.extents_from(offset)
@@ -112,11 +127,15 @@ def missing_object_taken_for_a_gap() -> Iterator[None]:
             offset = following[0].base_offset
         return await real(self, tail, partition, offset, budget_bytes, at_least_one=at_least_one)
 
-    with patch.object(fetch.Fetcher, "_read_extents", read), patch.object(views.ViewCache, "current", _first_view):
+    async def first_view(self: views.ViewCache, topic_id: UUID, *, reload: bool = False) -> View | None:
+        """Views that are loaded once and never again."""
+        held = first.setdefault(self, {})
+        if topic_id not in held:
+            view = await current(self, topic_id, reload=reload)
+            if view is None:
+                return None
+            held[topic_id] = view
+        return held[topic_id]
+
+    with swapped(fetch.Fetcher, real, read), swapped(views.ViewCache, current, first_view):
         yield
-
-
-async def _first_view(self: Any, topic_id: UUID, *, reload: bool = False) -> Any:
-    """Views that are loaded once and never again."""
-    held = self._held.get(topic_id)
-    return held.view if held is not None and held.view is not None else await self._refresh(topic_id, None)

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Final
+from typing import Any, Final
+from unittest.mock import patch
 
 from simulator.freshener import DOORS
 from simulator.losses import LOSSES
@@ -36,6 +37,17 @@ def door_bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]
     """One that shows only where engines load the table."""
     _SHOWN_IN[_name(plant)] = DOORS
     return bug(plant)
+
+
+def swapped(owner: Any, real: Callable[..., Any], planted: Any) -> AbstractContextManager[Any]:
+    """`planted` where `owner`, a class or a module, has `real`: a public name, given by reference. What is renamed or
+    moved away breaks the bug at once instead of leaving it without effect."""
+    name = real.__name__
+    if name.startswith("_") and not name.endswith("__"):
+        raise ValueError(f"{name} is private to {owner.__name__}: break it at a public seam")
+    if getattr(owner, name) is not real:
+        raise ValueError(f"{owner.__name__} does not use this {name}")
+    return patch.object(owner, name, planted)
 
 
 def seeds_for(name: str, count: int) -> range:

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator
 from typing import Any
-from unittest.mock import patch
 from uuid import UUID
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
+from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.fresh import Freshener
 from lakestream.frontier.moving.watchlist import Watchlist
 from lakestream.metadata.brokers import Brokers
-from lakestream.metadata.feed import Feed, Touches
+from lakestream.metadata.feed import Changes, Feed, Touches
 from lakestream.metadata.log.head import Head
 from lakestream.metadata.topics.list import Topic
-from simulator.bugs.registry import bug, door_bug
+from simulator.bugs.registry import bug, door_bug, swapped
 
 
 @bug
@@ -27,7 +27,7 @@ def touch_lost_and_no_sweep() -> Iterator[None]:
         if count % 3:
             real(self, topic_id)
 
-    with patch.object(Touches, "touch", touch), patch.object(Watchlist, "_turn", lambda *_: []):
+    with swapped(Touches, real, touch), swapped(Watchlist, Watchlist.turn, lambda *_: []):
         yield
 
 
@@ -36,28 +36,37 @@ def dead_brokers_touches_are_not_missed() -> Iterator[None]:
     """Nobody asks what a broker that died would have told, and no pipeline looks at what it was not told of."""
     real = Feed.read
 
-    async def read(self: Feed) -> Any:
-        has_missed = self._has_missed
-        changes = await real(self)
-        return changes if has_missed else type(changes)(changes.topics, is_complete=True)
+    begun: WeakSet[Feed] = WeakSet()
 
-    with patch.object(Feed, "read", read), patch.object(Watchlist, "_turn", lambda *_: []):
+    async def read(self: Feed) -> Changes:
+        is_first = self not in begun
+        begun.discard(self)
+        changes = await real(self)
+        begun.add(self)
+        return changes if is_first else Changes(changes.topics, is_complete=True)
+
+    with swapped(Feed, real, read), swapped(Watchlist, Watchlist.turn, lambda *_: []):
         yield
 
 
 @door_bug
 def cut_trusts_the_feed() -> Iterator[None]:
     """A cut takes a topic for level that no broker has touched since the last one."""
-    real = Freshener._heads
+    begin, real = Freshener.__init__, Freshener.heads
+    lakes: WeakKeyDictionary[Freshener, Lake] = WeakKeyDictionary()
     known: WeakKeyDictionary[Freshener, tuple[Feed, dict[UUID, dict[int, Head]]]] = WeakKeyDictionary()
 
+    def noted(self: Freshener, lake: Lake, *more: Any, **options: Any) -> None:
+        begin(self, lake, *more, **options)
+        lakes[self] = lake
+
     async def heads(self: Freshener, topic: Topic) -> dict[int, Head]:
-        store = self._lake.store
+        store = lakes[self].store
         feed, seen = known.setdefault(self, (Feed(store, Brokers(store).sessions), {}))
         changes = await feed.read()
         if topic.topic_id in changes.topics or topic.topic_id not in seen:
             seen[topic.topic_id] = await real(self, topic)
         return seen[topic.topic_id]
 
-    with patch.object(Freshener, "_heads", heads):
+    with swapped(Freshener, begin, noted), swapped(Freshener, real, heads):
         yield

@@ -267,7 +267,7 @@ class GroupCoordinator:
         while machine.ready(_now_ms()):
             machine.begin_generation(_now_ms())
             begun = True
-        is_stored_now = not machine.unsaved or await self._save(held)
+        is_stored_now = not machine.unsaved or await self.save(held)
         if is_stored_now:
             held.give_answers()
         if begun:
@@ -281,8 +281,8 @@ class GroupCoordinator:
             )
         self._arm(held, machine.next_deadline_ms() / 1000 if is_stored_now else _now_ms() / 1000 + _SAVE_AGAIN_S)
 
-    async def _save(self, held: Held) -> bool:
-        """False: it is not known whether the store has it."""
+    async def save(self, held: Held) -> bool:
+        """Before anybody hears of it. False: it is not known whether the store has it."""
         since_ms = held.unsaved_since_ms = held.unsaved_since_ms or _now_ms()
         await held.commits.drained()
         kept = stored(held.machine, held.state, self._engine.runtime.clock.now_ms())

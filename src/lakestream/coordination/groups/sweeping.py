@@ -74,7 +74,7 @@ class Sweeper:
             return
         contents = await read_contents(self._store, group)
         has_members = contents.state.phase != "EMPTY"
-        lapsed = await self._lapsed(contents, has_members=has_members)
+        lapsed = await self.lapsed(contents, has_members=has_members)
         is_idle = not has_members and not contents.offsets.keys() - lapsed
         is_orphaned = has_members and not had
         if not (lapsed or is_idle or is_orphaned):
@@ -93,7 +93,7 @@ class Sweeper:
         await held.commits.drained()
         contents = await read_contents(self._store, held.name)
         in_use = bool(machine.members or machine.pending or machine.unsaved)
-        lapsed = await self._lapsed(contents, has_members=in_use)
+        lapsed = await self.lapsed(contents, has_members=in_use)
         if not in_use and contents.is_stored and not contents.offsets.keys() - lapsed:
             log.info("group %s has neither members nor offsets that count any more: it is gone", held.name)
             try:
@@ -104,7 +104,8 @@ class Sweeper:
             log.info("%d offsets of group %s have lapsed", len(lapsed), held.name)
             await held.rows.drop_offsets(lapsed)
 
-    async def _lapsed(self, contents: Contents, *, has_members: bool) -> set[StreamPartition]:
+    async def lapsed(self, contents: Contents, *, has_members: bool) -> set[StreamPartition]:
+        """The offsets that nobody can want any more."""
         gone = await self._gone({partition.topic_id for partition in contents.offsets})
         lapsed = {partition for partition in contents.offsets if partition.topic_id in gone}
         if has_members:

@@ -79,12 +79,12 @@ class Collector:
                 contents[info.key] = found
         named = await self._fence_then_name(contents.values(), fence)
         dead = [key for key in contents if key not in named]
-        gone = await self._delete(dead, contents)
+        gone = await self.delete_dead(dead, contents)
         for key in gone:
             self._contents.pop(key, None)
         return Collected(generation, len(candidates), len(gone), len(dead) - len(gone), tuple(corrupt))
 
-    async def _delete(self, dead: Sequence[str], contents: Mapping[str, _Contents]) -> list[str]:
+    async def delete_dead(self, dead: Sequence[str], contents: Mapping[str, _Contents]) -> list[str]:
         """Deletes take place in any order, and some may fail or never begin. An object that is left without receipt
         would be taken for one that no table has: so before the first goes it is written down that all of them are dead,
         with what their footers tell of objects that stay. What holds only receipts goes when all that it tells of is

@@ -132,7 +132,7 @@ class Orphans:
             return listed, []
         # Names without their folders: each is unique, and no spelling of a path can make a named file look unnamed.
         names = {_file_name(path) for path in named.paths}
-        return listed, [key for key in suspects if _is_lost(listed.old[key], named) and _file_name(key) not in names]
+        return listed, [key for key in suspects if is_lost(listed.old[key], named) and _file_name(key) not in names]
 
     async def _list(self, prefix: str, after: str | None, limit: int) -> _Listed:
         settings, now_ms = self._lake.settings, self._lake.runtime.clock.now_ms()
@@ -149,7 +149,8 @@ class Orphans:
         return _Listed(examined, old, None)
 
 
-def _is_lost(at: FileBound | RewriteBound, named: Named) -> bool:
+def is_lost(at: FileBound | RewriteBound, named: Named) -> bool:
+    """Whether no commit can name the file any more."""
     return named.version > at.last_version if isinstance(at, RewriteBound) else _below(at, named.frontier)
 
 

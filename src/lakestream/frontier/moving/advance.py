@@ -153,7 +153,9 @@ async def commit(
     gone: tuple[DataFile, ...] = ()
     for _ in range(lake.settings.max_commit_attempts):
         try:
-            done = await lake.catalog.commit(view, add=files, remove=gone, frontier=_beyond(view, planned.ranges))
+            done = await lake.catalog.commit(
+                view, add=files, remove=gone, frontier=frontier_beyond(view, planned.ranges)
+            )
         except Conflict:
             view = await lake.catalog.load(topic_id)
         else:
@@ -210,7 +212,7 @@ def _starts_hold(view: View, ranges: Iterable[Range]) -> bool:
     return all(frontier_of(view, each.partition) == each.start for each in ranges)
 
 
-def _beyond(view: View, ranges: Sequence[Range]) -> tuple[int, ...]:
+def frontier_beyond(view: View, ranges: Sequence[Range]) -> tuple[int, ...]:
     """The view's frontier with the ranges' ends; longer if the topic has grown."""
     ends = {each.partition: each.end for each in ranges}
     length = max(len(view.frontier), max(ends, default=-1) + 1)

@@ -157,7 +157,7 @@ class Freshener:
         topic = (await self._topics.by_ids([topic_id])).get(topic_id)
         if topic is None:
             return None
-        heads = await self._heads(topic)
+        heads = await self.heads(topic)
         return tuple(heads[index].next_offset if index in heads else 0 for index in range(topic.partitions))
 
     async def _freshen(self, topic_id: UUID, arrived_s: float) -> Freshness:
@@ -236,7 +236,7 @@ class Freshener:
         if stream.advancing is not None:
             await asyncio.wait({stream.advancing})
         cut.began_s = _now_s()
-        heads = await self._heads(topic)
+        heads = await self.heads(topic)
         wanted = {index: head.next_offset for index, head in heads.items()}
         for _ in range(_ROUNDS_MOST):
             if all(heads[index].frontier >= end for index, end in wanted.items()):
@@ -262,7 +262,7 @@ class Freshener:
                 _log.warning("topic %s: more is waiting than an engine can wait for; the pipeline moves it", topic.name)
                 return Freshness.PARTIAL
             await asyncio.wait({stream.advancing})
-            heads = await self._heads(topic)
+            heads = await self.heads(topic)
             wanted = {index: end for index, end in wanted.items() if index in heads}
         raise Conflict(f"others moved parts of topic {topic.name} {_ROUNDS_MOST} times while its tail was committed")
 
@@ -274,7 +274,7 @@ class Freshener:
         except LakestreamError as error:
             _log.warning("topic %s: its log is not told yet what is in the table: %s", tail.topic.name, error)
 
-    async def _heads(self, topic: Topic) -> dict[int, Head]:
+    async def heads(self, topic: Topic) -> dict[int, Head]:
         """One round trip. A partition without head is being deleted."""
         partitions = topic.each_partition()
         entries = await self._lake.store.get([head_address(partition) for partition in partitions])

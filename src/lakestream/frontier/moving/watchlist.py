@@ -62,7 +62,7 @@ class Watchlist:
         self._open |= dict.fromkeys(touched, now_ms)
         if not changes.is_complete:
             self._open = dict.fromkeys(self._by_id, 0) | self._open
-        turn = {topic.topic_id: topic for topic in self._turn(now_ms)}
+        turn = {topic.topic_id: topic for topic in self.turn(now_ms)}
         level_ms, self._looked_ms = (self._looked_ms or 0) - TOUCH_MS, now_ms
         topics = {topic_id: self._by_id[topic_id] for topic_id in self._open} | turn
         return Look(list(topics.values()), woken, level_ms, changes.topics if changes.is_complete else None)
@@ -76,7 +76,7 @@ class Watchlist:
         if topic_id in self._by_id:
             self._open.setdefault(topic_id, 0)
 
-    def _turn(self, now_ms: int) -> Sequence[Topic]:
+    def turn(self, now_ms: int) -> Sequence[Topic]:
         """Whose turn it is, behind those of the last look."""
         passed_ms = 0 if self._looked_ms is None else max(0, now_ms - self._looked_ms)
         self._owed = min(float(len(self._topics)), self._owed + len(self._topics) * passed_ms / self._sweep_ms / _AHEAD)

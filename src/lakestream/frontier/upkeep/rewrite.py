@@ -56,14 +56,10 @@ async def put_in_place(
     version = version_of(view.metadata_location)
     last_version = _UNCOUNTED if version < 0 else version + lake.settings.max_commit_attempts
     bound = RewriteBound(last_version, folded_ms)
-    outputs = await _store(lake, view, rewritten, bound)
+    outputs = await store_outputs(lake, view, rewritten, bound)
     begun = view
     for _ in range(lake.settings.max_commit_attempts):
-        if (
-            version_of(view.metadata_location) > last_version
-            or not _still_holds(begun, view, inputs)
-            or not holds(view)
-        ):
+        if version_of(view.metadata_location) > last_version or not still_holds(begun, view, inputs) or not holds(view):
             break
         try:
             done = await lake.catalog.commit(view, add=outputs, remove=inputs, frontier=view.frontier)
@@ -81,7 +77,10 @@ async def put_in_place(
     return None
 
 
-async def _store(lake: Lake, view: View, rewritten: Sequence[Rewritten], bound: RewriteBound) -> list[WrittenFile]:
+async def store_outputs(
+    lake: Lake, view: View, rewritten: Sequence[Rewritten], bound: RewriteBound
+) -> list[WrittenFile]:
+    """Under names that carry the bound."""
     attempt_id = lake.runtime.new_id()
     prefix = view.location.removeprefix(lake.objects.url + "/")
     written = []
@@ -94,5 +93,5 @@ async def _store(lake: Lake, view: View, rewritten: Sequence[Rewritten], bound: 
     return written
 
 
-def _still_holds(begun: View, view: View, inputs: Sequence[DataFile]) -> bool:
+def still_holds(begun: View, view: View, inputs: Sequence[DataFile]) -> bool:
     return set(inputs) <= set(view.files) and set(view.deletes) == set(begun.deletes)

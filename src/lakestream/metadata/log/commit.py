@@ -112,7 +112,7 @@ def decide(
     run_base = next_offset
     for batch in offer.batches:
         producer, state = batch.producer_id, states.get(batch.producer_id)
-        refused = _refusal(state, batch) if producer >= 0 else None
+        refused = refusal_of(state, batch) if producer >= 0 else None
         if refused is not None and refused.refusal == AWAITED and _is_over(head, state, batch, overdue):
             closed = _closed(head, state, batch, offer.time_ms)
             states[producer] = touched[producer] = closed
@@ -137,7 +137,7 @@ def decide(
     return Decision(decided, tuple(extents), touched, tuple(results))
 
 
-def _refusal(state: ProducerState | None, batch: Batch) -> Accepted | None:
+def refusal_of(state: ProducerState | None, batch: Batch) -> Accepted | None:
     """None: the batch is next in line. A retry of a remembered batch is answered with its original offset."""
     begins = batch.base_sequence == FIRST_SEQUENCE
     if state is None:
@@ -215,14 +215,14 @@ def remembered_offset(state: ProducerState | None, batch: Batch) -> int | None:
     """Where the producer's state says that the batch is in the log. None: it does not say it."""
     if state is None or state.epoch != batch.producer_epoch:
         return None
-    found = _refusal(state, batch)
+    found = refusal_of(state, batch)
     return None if found is None or found.base_offset < 0 else found.base_offset
 
 
 def is_next(state: ProducerState | None, batch: Batch) -> bool:
     """Whether a batch of which nobody knows what became of it may be appended. Of a producer without a state anything
     may: what came before may be in the table."""
-    return batch.producer_id < 0 or state is None or _refusal(state, batch) is None
+    return batch.producer_id < 0 or state is None or refusal_of(state, batch) is None
 
 
 def replayed(state: ProducerState | None, batch: Batch, base_offset: int, time_ms: int) -> ProducerState:
@@ -232,7 +232,7 @@ def replayed(state: ProducerState | None, batch: Batch, base_offset: int, time_m
     if state is None or state.epoch < batch.producer_epoch or not state.runs:
         run = ProducerRun(batch.base_sequence, batch.last_sequence, base_offset, batch.max_timestamp_ms)
         return ProducerState(batch.producer_epoch, (run,), batch.base_sequence, time_ms)
-    refused = _refusal(msgspec.structs.replace(state, closed=""), batch)
+    refused = refusal_of(msgspec.structs.replace(state, closed=""), batch)
     if refused is not None and refused.refusal == DUPLICATE:
         return state
     return _remember(state, batch, base_offset, time_ms)

@@ -88,7 +88,7 @@ class Committer:
     """
 
     def __init__(self, store: Store, *, predecessor_wait_ms: int = 10_000) -> None:
-        self._store = store
+        self.store = store
         self._predecessor_wait_ms = predecessor_wait_ms
         self._known: OrderedDict[StreamPartition, _Known] = OrderedDict()
         self._producers = 0
@@ -130,7 +130,7 @@ class Committer:
             attempts: list[tuple[Offer, Decision, Transaction]] = []
             for offer in open_offers:
                 known = self._known.get(offer.partition)
-                verdict = _standing(known.head if known else None, offer, unknown=unknown)
+                verdict = decided_by_head(known.head if known else None, offer, unknown=unknown)
                 if verdict is not None:
                     verdicts[offer.partition] = verdict
                 elif known is not None:
@@ -148,7 +148,7 @@ class Committer:
         if not attempts:
             return []
         try:
-            outcomes = await self._store.transact([transaction for _, _, transaction in attempts])
+            outcomes = await self.store.transact([transaction for _, _, transaction in attempts])
         except Unavailable:
             self._forget(offer.partition for offer, _, _ in attempts)
             raise
@@ -174,7 +174,7 @@ class Committer:
         damaged: dict[StreamPartition, CorruptObject] = {}
         unseen = [offer.partition for offer in offers if offer.partition not in self._known]
         if unseen:
-            entries = await self._store.get([head_address(partition) for partition in unseen])
+            entries = await self.store.get([head_address(partition) for partition in unseen])
             for partition, entry in zip(unseen, entries, strict=True):
                 error = self._remember(partition, entry)
                 if error is not None:
@@ -191,10 +191,10 @@ class Committer:
                     for producer in sorted(wanted - known.producers.keys())
                 ]
         if missing:
-            rows = await self._store.get([address for _, _, address in missing])
+            rows = await self.store.get([address for _, _, address in missing])
             for (partition, producer, address), row in zip(missing, rows, strict=True):
                 try:
-                    self._known[partition].producers[producer] = _producer_state(row, address)
+                    self._known[partition].producers[producer] = producer_state(row, address)
                     self._producers += 1
                 except CorruptObject as error:
                     damaged[partition] = error
@@ -241,7 +241,7 @@ class Committer:
                 self._producers -= len(known.producers)
 
 
-def _standing(head: Head | None, offer: Offer, *, unknown: bool) -> Verdict | None:
+def decided_by_head(head: Head | None, offer: Offer, *, unknown: bool) -> Verdict | None:
     """What the head alone decides; None: the offer may be attempted. The order of the checks matters."""
     if head is None:
         return Gone()
@@ -271,7 +271,7 @@ def _attempt(
     return offer, decision, Transaction(shard, {HEAD: known.version}, puts)
 
 
-def _producer_state(row: Entry | None, address: Address) -> ProducerState | None:
+def producer_state(row: Entry | None, address: Address) -> ProducerState | None:
     if row is None:
         return None
     return codec.decode(row.value, ProducerState, address)
