@@ -16,7 +16,8 @@ from kio.serial import entity_reader, entity_writer
 from lakestream.access import ALLOW_ALL, Authorizer
 from lakestream.coordination.groups import GroupCoordinator, Groups
 from lakestream.coordination.settings import GroupSettings
-from lakestream.kafka import KafkaServer, KafkaSettings
+from lakestream.kafka.server import KafkaServer
+from lakestream.kafka.settings import KafkaSettings
 from lakestream.stream import Streams
 from lakestream.stream.engine import StreamEngine
 from support.fake_streams import FakeStreams

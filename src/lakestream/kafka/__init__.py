@@ -1,7 +1,4 @@
-"""The Kafka front door: framing, and one handler file per API. Beside `spark_source` no other room
-knows the wire format."""
+"""The Kafka door: `server` listens, `wire/` frames, reads and writes, `apis/` has one handler file per API.
 
-from lakestream.kafka.server import KafkaServer
-from lakestream.kafka.settings import KafkaSettings
-
-__all__ = ["KafkaServer", "KafkaSettings"]
+No other room knows the wire format.
+"""

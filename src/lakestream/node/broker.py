@@ -9,7 +9,7 @@ from contextlib import suppress
 from lakestream.access import ALLOW_ALL
 from lakestream.catalog.embedded.early import EarlyViews
 from lakestream.coordination.groups import GroupCoordinator, Groups
-from lakestream.kafka import KafkaServer
+from lakestream.kafka.server import KafkaServer
 from lakestream.metadata.brokers import Broker
 from lakestream.metadata.names.pointers import Pointers
 from lakestream.metrics import KafkaMetrics, StreamMetrics

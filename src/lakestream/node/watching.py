@@ -1,7 +1,7 @@
 """What is seen of a broker from outside: numbers that its parts keep anyway."""
 
 from lakestream.coordination.groups import GroupCoordinator
-from lakestream.kafka import KafkaServer
+from lakestream.kafka.server import KafkaServer
 from lakestream.metrics import ReadMetrics
 from lakestream.node.backends import Backends
 from lakestream.node.lazy import LazyTables

@@ -11,10 +11,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from lakestream.errors import CorruptRecords, OffsetOutOfRange, Unavailable, UnknownStream
-from lakestream.records import Arena, Run, decode, walk
-from lakestream.records.layout import CONTROL_BIT, TRANSACTIONAL_BIT
-from lakestream.spark_source.ranges import Ranges
-from lakestream.spark_source.wire import (
+from lakestream.kafka.wire.fetch_client import (
     INCONSISTENT_TOPIC_ID,
     OFFSET_OUT_OF_RANGE,
     UNKNOWN_TOPIC_ID,
@@ -24,6 +21,9 @@ from lakestream.spark_source.wire import (
     answer,
     request,
 )
+from lakestream.records import Arena, Run, decode, walk
+from lakestream.records.layout import CONTROL_BIT, TRANSACTIONAL_BIT
+from lakestream.spark_source.ranges import Ranges
 from lakestream.table.parquet.arrow import to_arrow
 from lakestream.table.shape import TableShape
 

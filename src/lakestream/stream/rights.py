@@ -13,7 +13,7 @@ from uuid import UUID
 from lakestream.access import CLUSTER_NAME, Authorizer, Operation, Principal, ResourceKind, denied
 from lakestream.errors import CorruptObject, LakestreamError, UnknownStream, UnknownStreamId
 from lakestream.metadata.topics.list import Topic, Topics
-from lakestream.stream.asked import TopicKey
+from lakestream.stream.requests import TopicKey
 
 log = logging.getLogger(__name__)
 

@@ -24,13 +24,13 @@ from lakestream.metadata.topics.list import Topic
 from lakestream.metadata.topics.options import batch_rules
 from lakestream.model import StreamPartition
 from lakestream.records.compression import ZSTD
-from lakestream.stream.asked import FetchRequest, OffsetQuery, ProducedBatch, RecordsDelete, TopicKey
 from lakestream.stream.budget import MemoryBudget
 from lakestream.stream.checking import Checked, ReceivedBatch, check_all, check_small
 from lakestream.stream.engine import StreamEngine
 from lakestream.stream.fetch import Fetched, FetchPartition
 from lakestream.stream.flush import Appended
 from lakestream.stream.offsets import OffsetAt
+from lakestream.stream.requests import FetchRequest, OffsetQuery, ProducedBatch, RecordsDelete, TopicKey
 from lakestream.stream.rights import FoundTopics, TopicRights
 from lakestream.stream.topics import StreamTopics
 

@@ -9,8 +9,8 @@ from lakestream.catalog.binding import ALIAS
 from lakestream.errors import InvalidName, LakestreamError, StreamExists, UnknownStream
 from lakestream.metadata.topics.list import Topic, check_name
 from lakestream.metadata.topics.tables import table_name
-from lakestream.stream.asked import TopicKey
 from lakestream.stream.engine import StreamEngine
+from lakestream.stream.requests import TopicKey
 from lakestream.stream.rights import FoundTopics, TopicRights
 
 

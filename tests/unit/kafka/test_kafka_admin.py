@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 from support.door import Client, span, with_door
 from support.fake_streams import FakeStreams
 
-from lakestream.kafka import KafkaSettings
+from lakestream.kafka.settings import KafkaSettings
 from lakestream.metadata.brokers import Broker
 
 

@@ -14,8 +14,8 @@ from support.fake_streams import FakeStreams
 from support.loops import run
 
 from lakestream.coordination.settings import GroupSettings
-from lakestream.kafka import KafkaSettings
 from lakestream.kafka.apis.registry import APIS
+from lakestream.kafka.settings import KafkaSettings
 
 SMALL = KafkaSettings(max_frame_bytes=100_000, groups=GroupSettings(initial_rebalance_delay_ms=1))
 quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -10,7 +10,8 @@ from support.door import Client, door, frame, span, until, with_door
 from support.fake_streams import FakeStreams
 from support.loops import run
 
-from lakestream.kafka import KafkaServer, KafkaSettings
+from lakestream.kafka.server import KafkaServer
+from lakestream.kafka.settings import KafkaSettings
 from lakestream.model import StreamPartition
 
 

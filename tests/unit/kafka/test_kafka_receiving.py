@@ -14,8 +14,8 @@ from support.door import SETTINGS, Client, door, frame, span, until, with_door
 from support.fake_streams import FakeStreams
 from support.loops import run
 
-from lakestream.kafka import KafkaSettings
 from lakestream.kafka.receiving import LARGE_BYTES, SLOW_BYTES_PER_S, SMALL_BYTES, Arrival, Pools
+from lakestream.kafka.settings import KafkaSettings
 
 MIB = 1 << 20
 

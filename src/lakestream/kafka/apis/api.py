@@ -9,7 +9,6 @@ from lakestream.access import Principal
 from lakestream.coordination.groups import Groups
 from lakestream.kafka.receiving import Pools
 from lakestream.kafka.settings import KafkaSettings
-from lakestream.kafka.wire import codec
 from lakestream.kafka.wire.describing import Descriptions
 from lakestream.kafka.wire.writing import Fields
 from lakestream.metrics import KafkaMetrics
@@ -27,13 +26,13 @@ once, it returns a coroutine of either, and no later request of the connection i
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One registered API. `cancellable`: it only waits and reads, so a lost connection ends it. `told_from`: the lowest
-    version that ApiVersions tells of, if that is lower than the lowest that is served."""
+    """One registered API. `cancellable`: it only waits and reads, so a lost connection ends it. `announced_from`: the
+    lowest version in the answer to ApiVersions, which may be lower than the lowest that is served."""
 
     key: int
     min_version: int
     max_version: int
-    told_from: int
+    announced_from: int
     handle: Handler | None = None
     admit: Admission | None = None
     cancellable: bool = False
@@ -44,20 +43,15 @@ class Api:
         return self.min_version <= version <= self.max_version
 
 
-def api(key: int, handle: Handler, *, newest: int | None = None, cancellable: bool = False) -> Api:
-    """The registration line of a handler file: the API in every version that kio has, or up to `newest`."""
-    lowest, highest = codec.versions(key)
-    highest = highest if newest is None else newest
-    return Api(key, lowest, highest, lowest, handle=handle, cancellable=cancellable, name=_name(handle))
+def api(key: int, handle: Handler, *, versions: tuple[int, int], cancellable: bool = False) -> Api:
+    """The registration line of a handler file. `versions`: the lowest and the highest that it serves."""
+    lowest, highest = versions
+    return Api(key, lowest, highest, lowest, handle=handle, cancellable=cancellable)
 
 
-def ordered_api(key: int, admit: Admission, *, told_from: int) -> Api:
+def ordered_api(key: int, admit: Admission, *, versions: tuple[int, int], announced_from: int) -> Api:
     """The same, for an API whose requests take effect in the order in which a connection brings them."""
-    return Api(key, *codec.versions(key), told_from, admit=admit, name=_name(admit))
-
-
-def _name(handler: Handler | Admission) -> str:
-    return handler.__module__.rpartition(".")[2].partition("_")[2]
+    return Api(key, *versions, announced_from, admit=admit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Produce, v3–v13, told as v0–v13.
+"""Produce, v3–v13, announced as v0–v13.
 
 As Kafka 4 does: librdkafka before 2.1 takes a lowest version above 0 for a broker that knows no compression but zstd. A
 request of v0, v1 or v2 closes its connection, there as here.
@@ -211,4 +211,4 @@ def _close_on_failure(context: Context, taken: Sequence[_Taken]) -> None:
             context.close(f"acks=0 and {each.key}-{each.number} was refused: {reason}")
 
 
-API = ordered_api(0, admit, told_from=0)
+API = ordered_api(0, admit, versions=(3, 13), announced_from=0)

@@ -92,4 +92,4 @@ def _read_fields(index: int, fetched: Fetched | LakestreamError) -> Fields:
     }
 
 
-API = api(1, handle, cancellable=True)
+API = api(1, handle, versions=(4, 18), cancellable=True)

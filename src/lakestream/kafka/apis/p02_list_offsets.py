@@ -71,4 +71,4 @@ def _failed(asked: Any, code: ErrorCode) -> Fields:
     return {"partition_index": asked.partition_index, "error_code": code}
 
 
-API = api(2, handle, cancellable=True)
+API = api(2, handle, versions=(1, 11), cancellable=True)

@@ -61,4 +61,4 @@ def _missing(error: ErrorCode, *, name: str | None, topic_id: UUID | None = None
     return {"error_code": error, "name": name, "topic_id": topic_id, "partitions": ()}
 
 
-API = api(3, handle)
+API = api(3, handle, versions=(0, 13))

@@ -94,4 +94,4 @@ def _checked(context: Context, topic: Topic | LakestreamError, asked: Any) -> St
     return StreamPartition(topic.topic_id, asked.partition_index)
 
 
-API = api(8, handle)
+API = api(8, handle, versions=(2, 10))

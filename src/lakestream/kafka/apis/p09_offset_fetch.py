@@ -96,4 +96,4 @@ def _none(index: int, code: ErrorCode) -> Fields:
     return {"partition_index": index, "committed_offset": -1, "metadata": "", "error_code": code}
 
 
-API = api(9, handle)
+API = api(9, handle, versions=(1, 10))

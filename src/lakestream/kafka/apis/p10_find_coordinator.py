@@ -55,4 +55,4 @@ def _nobody(key: str, code: ErrorCode, message: str) -> Fields:
     return {"key": key, "node_id": -1, "host": "", "port": -1, "error_code": code, "error_message": message}
 
 
-API = api(10, handle)
+API = api(10, handle, versions=(0, 6))

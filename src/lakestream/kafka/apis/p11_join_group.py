@@ -49,4 +49,4 @@ async def handle(context: Context, request: Any) -> Reply:
     }
 
 
-API = api(11, handle)
+API = api(11, handle, versions=(0, 9))

@@ -29,4 +29,4 @@ async def handle(context: Context, request: Any) -> Reply:
     return {"error_code": code}
 
 
-API = api(12, handle)
+API = api(12, handle, versions=(0, 4))

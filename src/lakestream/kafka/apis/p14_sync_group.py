@@ -37,4 +37,4 @@ async def handle(context: Context, request: Any) -> Reply:
     }
 
 
-API = api(14, handle)
+API = api(14, handle, versions=(0, 5))

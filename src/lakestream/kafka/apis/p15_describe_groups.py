@@ -62,4 +62,4 @@ def _nothing(group: str, code: ErrorCode, message: str) -> Fields:
     }
 
 
-API = api(15, handle)
+API = api(15, handle, versions=(0, 6))

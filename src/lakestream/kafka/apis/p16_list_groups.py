@@ -36,4 +36,4 @@ async def handle(context: Context, request: Any) -> Reply:
     }
 
 
-API = api(16, handle)
+API = api(16, handle, versions=(0, 5))

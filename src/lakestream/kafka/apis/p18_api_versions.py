@@ -30,10 +30,10 @@ def unsupported_version(door: Door) -> Fields:
 def _ranges(door: Door) -> Fields:
     return {
         "api_keys": [
-            {"api_key": key, "min_version": served.told_from, "max_version": served.max_version}
+            {"api_key": key, "min_version": served.announced_from, "max_version": served.max_version}
             for key, served in sorted(door.apis.items())
         ]
     }
 
 
-API = api(18, handle)
+API = api(18, handle, versions=(0, 4))

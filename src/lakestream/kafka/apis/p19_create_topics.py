@@ -104,4 +104,4 @@ def _configs(asked: Any) -> dict[str, str]:
     return {config.name: config.value for config in asked.configs}
 
 
-API = api(19, handle)
+API = api(19, handle, versions=(2, 7))

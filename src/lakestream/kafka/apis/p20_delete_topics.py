@@ -45,4 +45,4 @@ def _result(name: str | None, topic_id: UUID | None, code: ErrorCode, message: s
     return {"name": name, "topic_id": topic_id, "error_code": code, "error_message": message}
 
 
-API = api(20, handle)
+API = api(20, handle, versions=(1, 6))

@@ -39,4 +39,4 @@ def _fields(asked: Any, deleted: int | LakestreamError) -> Fields:
     return {"partition_index": asked.partition_index, "low_watermark": deleted, "error_code": ErrorCode.none}
 
 
-API = api(21, handle)
+API = api(21, handle, versions=(0, 2))

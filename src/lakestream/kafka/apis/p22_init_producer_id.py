@@ -29,4 +29,4 @@ async def handle(context: Context, request: Any) -> Reply:
     return {"producer_id": producer_id, "producer_epoch": epoch}
 
 
-API = api(22, handle, newest=5)
+API = api(22, handle, versions=(0, 5))

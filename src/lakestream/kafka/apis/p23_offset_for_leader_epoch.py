@@ -39,4 +39,4 @@ def _end(asked: Any, end: OffsetAt | LakestreamError) -> Fields:
     return {"partition": asked.partition, "leader_epoch": LEADER_EPOCH, "end_offset": end.offset}
 
 
-API = api(23, handle, cancellable=True)
+API = api(23, handle, versions=(2, 4), cancellable=True)

@@ -72,4 +72,4 @@ def _fields(config: Config, request: Any) -> Fields:
     }
 
 
-API = api(32, handle)
+API = api(32, handle, versions=(1, 4))

@@ -29,4 +29,4 @@ async def _delete(context: Context, group: str) -> ErrorCode:
         return coordinator_code(error)
 
 
-API = api(42, handle)
+API = api(42, handle, versions=(0, 2))

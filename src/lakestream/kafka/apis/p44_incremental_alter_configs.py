@@ -20,4 +20,4 @@ async def handle(context: Context, request: Any) -> Reply:
     return {"responses": responses}
 
 
-API = api(44, handle)
+API = api(44, handle, versions=(0, 1))

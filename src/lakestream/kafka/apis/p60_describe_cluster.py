@@ -45,4 +45,4 @@ async def handle(context: Context, request: Any) -> Reply:
     }
 
 
-API = api(60, handle)
+API = api(60, handle, versions=(0, 2))

@@ -1,1 +1,1 @@
-"""Kafka's wire format: frames, and one reader and one writer per API version."""
+"""Kafka's wire format: frames, one reader and one writer per API version, and the client's end of Fetch."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final, NamedTuple, cast
 
 from kio.index import load_request_schema, load_response_schema
-from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
@@ -42,12 +41,6 @@ class Wire(NamedTuple):
     read_large: Reader
     write_header: Step
     write_response: Step
-
-
-def versions(api_key: int) -> tuple[int, int]:
-    """The lowest and the highest version that kio has."""
-    known = schema_name_map[api_key_map[api_key]].keys()
-    return min(known), max(known)
 
 
 @functools.cache

@@ -1,7 +1,7 @@
-"""Fetch v13 for one partition, request and response.
+"""The client's end of Fetch v13, for one partition: request and response.
 
-Client libraries hand out records one by one; rows need whole batches. So this one request is written here: the version
-that names topics by their id, which makes it impossible to read another topic of the same name.
+Client libraries hand out records one by one; the Spark source needs whole batches. v13 names topics by id, so another
+topic of the same name is never read. Spark's workers import it, so it does without kio.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""What callers ask of streams, in their own words: a topic by its name or by its id."""
+"""What callers request of streams, in their own words: a topic by its name or by its id."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
