@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from lakestream.errors import RequestError
-from lakestream.frontier.settings import FreshSettings, PipelineSettings
+from lakestream.frontier.settings import DiskSettings, FreshSettings, PipelineSettings
 from lakestream.kafka.settings import KafkaSettings
 from lakestream.stream.settings import StreamSettings
 
@@ -90,6 +90,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     monitor: MonitorSettings = MonitorSettings()
     spark: SparkSettings = SparkSettings()
     stream: StreamSettings = StreamSettings()
+    disk: DiskSettings = DiskSettings()
     kafka: KafkaSettings = KafkaSettings()
     pipeline: PipelineSettings = PipelineSettings()
     fresh: FreshSettings = FreshSettings()

@@ -13,6 +13,7 @@ from lakestream.model import DataFile, WrittenFile
 from lakestream.records import BatchCompression
 from lakestream.runtime import Runtime
 from lakestream.table.view import View
+from lakestream.wal import WalStores
 from simulator.backends import SimulatedObjects
 from simulator.batches import TIMESTAMP_MS, Row, batch, rows
 
@@ -50,8 +51,9 @@ class SimulatedTiles:
 
     parallelism = 2
 
-    def __init__(self, objects: SimulatedObjects, runtime: Runtime) -> None:
+    def __init__(self, objects: SimulatedObjects, runtime: Runtime, disks: WalStores | None = None) -> None:
         self._objects = objects
+        self._wal = disks or WalStores(objects)
         self._runtime = runtime
 
     async def run(self, tiles: Sequence[Tile]) -> list[TileOutcome]:
@@ -59,7 +61,7 @@ class SimulatedTiles:
 
     async def _write(self, tile: Tile) -> TileOutcome:
         try:
-            held = await read_tile(tile, self._objects)
+            held = await read_tile(tile, self._wal)
             found: list[Row] = []
             for part in tile.slices:
                 for extent in part.extents:

@@ -109,7 +109,7 @@ async def _read_table(objects: ObjectStore, key: str) -> FoundTable | None:
 
 
 async def find_wal(objects: ObjectStore, clusters: Iterable[str], tell: Tell) -> FoundWal:
-    """Of these clusters only: another may share the bucket."""
+    """Of these clusters only: another may share the bucket. `objects`: the bucket, or all stores of the WAL at once."""
     found, ours = FoundWal(), frozenset(clusters)
     infos = []
     async for info in objects.list(WAL_PREFIX):

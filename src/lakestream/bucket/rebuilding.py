@@ -10,7 +10,6 @@ no table.
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from lakestream.bucket.gaps import Candidate, KnownBatches, Placement, Waiting, accept, fill, remember
 from lakestream.errors import StorageError
@@ -20,9 +19,7 @@ from lakestream.model import StreamPartition
 from lakestream.objects import Buffer
 from lakestream.records import crc32c
 from lakestream.records.batches import walk
-from lakestream.wal import Placed, Span
-
-STORES: Final = ("main",)
+from lakestream.wal import MAIN_STORE, Placed, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +66,10 @@ async def rebuild(
     fates: dict[str, Fate],
     producers: dict[int, ProducerState],
     read: Read,
+    places: Callable[[str], tuple[str, ...]] = lambda key: (MAIN_STORE,),
 ) -> Rebuilt:
-    """`fates` by object key. Raises `StorageError` where records that were in the log are in no object any more."""
+    """`fates` by object key. `places`: the stores that have an object. Raises `StorageError` where records that were in
+    the log are in no object any more."""
     evidence = _Evidence(producers)
     for section in sorted(sections, key=lambda each: each.order):
         span, fate = section.span, fates.get(section.object_key)
@@ -83,7 +82,7 @@ async def rebuild(
                 f" {span.position + span.length - 1}: restore the object from a backup"
             )
     evidence.use_remembered(frontier)
-    work = _Work(partition, Rebuilt(producers=dict(producers), next_offset=frontier), read)
+    work = _Work(partition, Rebuilt(producers=dict(producers), next_offset=frontier), read, places)
     known = sorted(evidence.known)
     filled = fill(known, evidence.candidates, evidence.again, frontier)
     for each in known:
@@ -163,6 +162,7 @@ class _Work:
     partition: StreamPartition
     rebuilt: Rebuilt
     read: Read
+    places: Callable[[str], tuple[str, ...]]
 
     def replay(self, known: KnownBatches) -> None:
         """In the table: only its producers matter."""
@@ -225,7 +225,7 @@ class _Work:
             Extent(
                 base_offset=base_offset,
                 end_offset=end_offset,
-                stores=STORES,
+                stores=self.places(object_key),
                 object_key=object_key,
                 position=position,
                 length=length,

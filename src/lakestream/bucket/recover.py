@@ -9,13 +9,14 @@ All generations that were ever seen are below the new fence, so nothing of the o
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
 import msgspec
 
+from lakestream.bucket.disks import open_disks
 from lakestream.bucket.found import FoundTable, FoundWal, Tell, find_tables, find_wal
 from lakestream.bucket.identity import Identity, holds_data, read_identities, write_identity
 from lakestream.bucket.rebuilding import Rebuilt, rebuild
@@ -30,9 +31,9 @@ from lakestream.metadata.store import Address, Store, Transaction
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.metadata.topics.tables import clashing_name, table_name
 from lakestream.model import StreamPartition
-from lakestream.objects import Buffer, ObjectStore
+from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime
-from lakestream.wal import WAL_PREFIX, parse_key
+from lakestream.wal import WAL_PREFIX, WalStores, parse_key
 
 _ALL: Final = ("", "\U0010ffff")
 _MARK: Final = Address("recovering", "begun")
@@ -58,9 +59,17 @@ class Recovered:
 
 
 async def recover(
-    store: Store, objects: ObjectStore, runtime: Runtime, metadata: str, *, cluster: str = "", tell: Tell
+    store: Store,
+    objects: ObjectStore,
+    runtime: Runtime,
+    metadata: str,
+    *,
+    cluster: str = "",
+    disk_urls: Sequence[str] = (),
+    tell: Tell,
 ) -> Recovered:
-    """Raises `RequestError` if the store is not empty, `StorageError` if records that were in the log are gone."""
+    """`disk_urls`: of disk stores, beside those that saved rows tell of. Raises `RequestError` if the store is not
+    empty, `StorageError` if records that were in the log are gone."""
     await _check_empty(store, objects)
     identity = await _identity(objects, runtime, cluster)
     done = Recovered(identity.cluster_id)
@@ -73,7 +82,7 @@ async def recover(
             "no saved rows were found: settings of topics, groups with their offsets, names of tables that no topic"
             " has, and where retention had moved the beginning of streams are not known"
         )
-    work = _Recovery(store, objects, runtime, identity, done, rows, tell)
+    work = _Recovery(store, objects, runtime, identity, done, rows, disk_urls, tell)
     await _put(store, [Row(*_MARK, codec.encode(None, _MARK))])
     await work.run()
     await write_identity(objects, msgspec.structs.replace(identity, metadata=metadata), overwrite=True)
@@ -125,10 +134,13 @@ class _Recovery:
         identity: Identity,
         done: Recovered,
         rows: Iterable[Row],
+        disk_urls: Sequence[str],
         tell: Tell,
     ) -> None:
         self._store = store
         self._objects = objects
+        self._disk_urls = disk_urls
+        self._wal = WalStores(objects)
         self._topics = Topics(store, runtime)
         self._pointers = Pointers(store)
         self._address = identity.bucket
@@ -157,7 +169,9 @@ class _Recovery:
     async def run(self) -> None:
         await _put(self._store, self._rows)
         former = await counters.former_clusters(self._store)
-        wal = await find_wal(self._objects, (self._cluster, *former), self._tell)
+        self._wal, missing = await open_disks(self._store, self._objects, self._cluster, self._disk_urls)
+        self._done.notes += missing
+        wal = await find_wal(self._wal, (self._cluster, *former), self._tell)
         self._done.notes += [f"a WAL object is not readable: {each}" for each in wal.unreadable]
         self._tell(f"{wal.objects} WAL objects are read")
         tables = await find_tables(self._objects, self._tell)
@@ -275,7 +289,8 @@ class _Recovery:
             wal.sections.get(partition, ()),
             wal.fates.get(partition, {}),
             self._producers.get(partition, {}),
-            self._read,
+            self._wal.get_range,
+            self._wal.places,
         )
         if rebuilt.next_offset < said.next_offset:
             raise StorageError(
@@ -301,9 +316,6 @@ class _Recovery:
         self._done.appended += rebuilt.appended
         self._done.left_out += rebuilt.left_out
         return rebuilt
-
-    async def _read(self, key: str, start: int, length: int) -> Buffer:
-        return await self._objects.get_range(key, start, length)
 
 
 async def _put(store: Store, rows: Iterable[Row]) -> None:

@@ -16,6 +16,7 @@ from lakestream.bucket.rehoming import Addresses, Rehoming
 from lakestream.errors import RequestError
 from lakestream.metadata.brokers import Brokers
 from lakestream.metadata.counters import begin_cluster, former_clusters, known_cluster
+from lakestream.metadata.disks import forget_disks
 from lakestream.metadata.log.partition import read_every_extent
 from lakestream.metadata.names.pointers import Pointer, Pointers
 from lakestream.metadata.names.rows import Namespace
@@ -23,7 +24,7 @@ from lakestream.metadata.names.views import ViewPointer
 from lakestream.metadata.store import Store
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime
-from lakestream.wal import WAL_PREFIX
+from lakestream.wal import MAIN_STORE, WAL_PREFIX, WalStores
 
 Tell = Callable[[str], None]
 
@@ -47,6 +48,8 @@ class Place:
     runtime: Runtime
     metadata: str
     """See `Identity`."""
+    wal: WalStores | None = None
+    """The bucket and the disk stores; None: there are none of these."""
 
 
 async def relocate(place: Place, *, new_cluster: bool, old: str = "", tell: Tell) -> Relocated:
@@ -61,12 +64,15 @@ async def relocate(place: Place, *, new_cluster: bool, old: str = "", tell: Tell
     addresses = Addresses(old or (said.bucket if said else here.bucket), here.bucket)
     _check_apart(addresses)
     await _check_quiet(place.store)
+    if new_cluster:
+        await _check_disks(place.store)
     tables = views = 0
     outside: set[str] = set()
     if addresses.old != addresses.new:
         await _check_whole(place)
         tables, views, outside = await _rewrite(place, addresses, tell)
     if new_cluster and (said is None or said.cluster_id == known):
+        await forget_disks(place.store)
         known = await begin_cluster(place.store, place.runtime)
     await write_identity(place.objects, Identity(known, here.bucket, here.metadata), overwrite=True)
     if said is not None and said.cluster_id != known:
@@ -107,9 +113,21 @@ async def _check_quiet(store: Store) -> None:
         )
 
 
+async def _check_disks(store: Store) -> None:
+    """Disk stores are not copied: they stay those of the cluster that was copied, with what is in them."""
+    async for partition, extent in read_every_extent(store):
+        if any(name != MAIN_STORE for name in extent.stores):
+            raise RequestError(
+                f"records of topic {partition.topic_id} are in disk stores, those of the cluster that was copied:"
+                " copy it again when its pipeline has moved them into their tables"
+            )
+
+
 async def _check_whole(place: Place) -> None:
     """That the bucket has what the log names. What tables name is looked up as it is rewritten."""
-    present = {info.key async for info in place.objects.list(WAL_PREFIX)}
+    wal = place.wal or WalStores(place.objects)
+    await wal.refresh()
+    present = {info.key async for info in wal.list(WAL_PREFIX)}
     async for partition, extent in read_every_extent(place.store):
         if extent.object_key and extent.object_key not in present:
             raise RequestError(

@@ -11,6 +11,7 @@ from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.store import Store
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime
+from lakestream.wal import WalStores
 
 _DELETE_CHUNK: Final = 200
 
@@ -31,7 +32,8 @@ class TileRunner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """`objects` is the bucket that holds WAL and tables."""
+    """`objects` is the bucket that holds the tables, and the WAL unless it is in disk stores: `disks` has both. None:
+    there are no disk stores."""
 
     store: Store
     catalog: TableCatalog
@@ -39,15 +41,28 @@ class Lake:
     runner: TileRunner
     runtime: Runtime
     settings: PipelineSettings
+    disks: WalStores | None = None
+
+    @property
+    def wal(self) -> WalStores:
+        return self.disks or WalStores(self.objects)
+
+    async def delete_wal(self, keys: Sequence[str]) -> list[str]:
+        """WAL objects, from all stores. Those that are gone."""
+        return await self._delete(self.wal, keys)
 
     async def delete(self, keys: Sequence[str]) -> list[str]:
+        """Those that are gone."""
+        return await self._delete(self.objects, keys)
+
+    async def _delete(self, objects: ObjectStore, keys: Sequence[str]) -> list[str]:
         """Those that are gone. A chunk that the store refuses does not hold up the next, and is found again by a later
         pass: under throttling, passes still get somewhere."""
         gone: list[str] = []
         for start in range(0, len(keys), _DELETE_CHUNK):
             chunk = keys[start : start + _DELETE_CHUNK]
             try:
-                await self.objects.delete(chunk)
+                await objects.delete(chunk)
             except RetryableError:
                 continue
             gone += chunk

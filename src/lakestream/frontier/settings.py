@@ -1,5 +1,7 @@
 """What the movement from WAL to table may be told. Text only: no component lives here."""
 
+from typing import Final
+
 import msgspec
 
 MIB = 1024 * 1024
@@ -80,3 +82,28 @@ class FreshSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return PipelineSettings(
             max_tick_bytes=self.max_bytes, min_tile_bytes=self.tile_bytes, target_tile_bytes=self.tile_bytes
         )
+
+
+class DiskSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the WAL of topics with `lakestream.profile=disk` goes: see docs/PROFILES.md."""
+
+    stores: str = ""
+    """URLs of low-latency stores that every broker reaches, commas between them: file:///volume, s3://bucket … A record
+    is acknowledged when a majority of them has it. Empty: the bucket, if that is a local directory."""
+    flush_interval_ms: int = 1
+    """How long appends wait for company; under load twice as long and more, up to flush_loaded_ms."""
+    flush_loaded_ms: int = 10
+    flushes_in_flight: int = 2
+    check_ms: int = 1_000
+    """How often a broker looks whether the stores are whole."""
+    spill_after_ms: int = 60_000
+    """What the pipeline leaves in the WAL for longer is moved from the disk stores into the bucket."""
+    keep_interval_ms: int = 5_000
+    """How often one of the brokers looks for what is to be spilled, and for lost stores to be copied again."""
+
+    @property
+    def urls(self) -> list[str]:
+        return [url for url in (each.strip().rstrip("/") for each in self.stores.split(",")) if url]
+
+
+NO_DISKS: Final = DiskSettings()

@@ -15,9 +15,11 @@ from lakestream.bucket.saved import saving
 from lakestream.errors import RequestError, StoreRefused, Unavailable
 from lakestream.metadata.store import Store
 from lakestream.metrics import ObjectMetrics, new_registry
+from lakestream.node.disks import open_wal
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime, system
 from lakestream.settings import Settings
+from lakestream.wal import WalStores
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +37,8 @@ class Backends:
     store: Store
     objects: ObjectStore
     runtime: Runtime
+    wal: WalStores
+    """The bucket, and the disk stores."""
     external_catalog: str = ""
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
@@ -61,7 +65,8 @@ async def open_unchecked(settings: Settings) -> AsyncIterator[Backends]:
     bucket = objects.open(settings.bucket, metrics=ObjectMetrics(registry))
     store = await _open_store(settings.metadata)
     try:
-        yield Backends(store, bucket, system(), settings.external_catalog, registry)
+        wal = open_wal(settings, store, bucket)
+        yield Backends(store, bucket, system(), wal, settings.external_catalog, registry)
     finally:
         await store.close()
 

@@ -55,6 +55,8 @@ async def _serve(
         backends.runtime,
         settings.stream,
         StreamMetrics(backends.registry),
+        wal=backends.wal,
+        disk=settings.disk,
     )
     await engine.start()
     try:

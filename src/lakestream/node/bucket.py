@@ -27,7 +27,15 @@ async def recover_store(settings: Settings, *, cluster: str, tell: Tell) -> Reco
         )
     async with open_unchecked(settings) as backends:
         place = metadata_place(settings)
-        return await recover(backends.store, backends.objects, backends.runtime, place, cluster=cluster, tell=tell)
+        return await recover(
+            backends.store,
+            backends.objects,
+            backends.runtime,
+            place,
+            cluster=cluster,
+            disk_urls=settings.disk.urls,
+            tell=tell,
+        )
 
 
 async def join_bucket(settings: Settings) -> str:
@@ -51,4 +59,4 @@ async def read_bucket(settings: Settings) -> tuple[str | None, list[Identity]]:
 
 
 def _place(settings: Settings, backends: Backends) -> Place:
-    return Place(backends.store, backends.objects, backends.runtime, metadata_place(settings))
+    return Place(backends.store, backends.objects, backends.runtime, metadata_place(settings), backends.wal)

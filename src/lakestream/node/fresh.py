@@ -83,6 +83,7 @@ async def open_freshener(
         ThreadTiles(run_blocking, backends.runtime, parallelism=settings.threads),
         backends.runtime,
         settings.pipeline(),
+        backends.wal,
     )
     freshener = Freshener(lake, Topics(backends.store, backends.runtime), settings)
     warming = loop.run_in_executor(threads, warm_up)

@@ -37,7 +37,13 @@ async def run_pipeline(
     ):
         with open_delta() as delta:
             parts = pipeline.Components(
-                backends.store, catalog, backends.objects, backends.runtime, delta, IcebergSide(catalog.commits)
+                backends.store,
+                catalog,
+                backends.objects,
+                backends.runtime,
+                delta,
+                IcebergSide(catalog.commits),
+                backends.wal,
             )
             metrics = PipelineMetrics(backends.registry)
             topics = Topics(backends.store, backends.runtime)

@@ -28,6 +28,7 @@ from lakestream.objects import ObjectStore
 from lakestream.pipeline.runner import SparkTiles
 from lakestream.pipeline.session import DriverSettings, SparkDriver
 from lakestream.runtime import Runtime
+from lakestream.wal import WalStores
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -45,6 +46,8 @@ class Components:
     delta: DeltaLog | None = None
     mirrored: MirroredTables | None = None
     """With both, topics that ask for it get a Delta mirror."""
+    disks: WalStores | None = None
+    """The bucket and the disk stores; None: there are none of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,8 @@ class _Service:
     async def _serve(self, driver: SparkDriver, once: bool) -> bool:
         """True when the work is done, False when Spark has died under it."""
         parts = self._components
-        lake = Lake(parts.store, parts.catalog, parts.objects, SparkTiles(driver), parts.runtime, self._settings)
+        tiles = SparkTiles(driver)
+        lake = Lake(parts.store, parts.catalog, parts.objects, tiles, parts.runtime, self._settings, parts.disks)
         topics = Topics(parts.store, parts.runtime)
         feed = None if once else Feed(parts.store, Brokers(parts.store).sessions)
         worker = Worker(lake, topics, name=self._name, respect_leases=not once, keeps_intervals=not once, feed=feed)
@@ -187,7 +191,9 @@ class _Service:
             _log.info("stopped without a last pass over the topics")
             return 0
         topics = Topics(parts.store, parts.runtime)
-        done = await drain(parts.store, parts.catalog, parts.objects, parts.runtime, self._settings, asyncio.to_thread)
+        done = await drain(
+            parts.store, parts.catalog, parts.objects, parts.runtime, self._settings, asyncio.to_thread, parts.disks
+        )
         mirrors = self._mirrors(topics)
         if mirrors is not None and not done.left:
             await self._mirror(mirrors)

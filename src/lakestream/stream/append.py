@@ -18,13 +18,12 @@ from lakestream.metadata.log.head import Extent
 from lakestream.metadata.store import Store
 from lakestream.metrics import StreamMetrics
 from lakestream.model import StreamPartition
-from lakestream.objects import ObjectStore
 from lakestream.objects.store import Buffer
 from lakestream.records import BatchInfo, BatchRules, validate
 from lakestream.runtime import Runtime
 from lakestream.stream.flush import Append, Appended, Flush, Uploaded
 from lakestream.stream.receipts import given_up, receipts_of
-from lakestream.stream.settings import SMALL_FLUSH_BYTES, StreamSettings, pace_for
+from lakestream.stream.settings import SMALL_FLUSH_BYTES, Pace, StreamSettings
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +40,8 @@ class Appender:
     def __init__(
         self,
         store: Store,
-        objects: ObjectStore,
-        store_name: str,
+        writer: wal.WalWriter,
+        pace: Pace,
         runtime: Runtime,
         settings: StreamSettings,
         committed: OnCommitted,
@@ -50,8 +49,7 @@ class Appender:
         metrics: StreamMetrics,
     ) -> None:
         self._store = store
-        self._objects = objects
-        self._stores = (store_name,)
+        self._writer = writer
         self._runtime = runtime
         self._settings = settings
         self._committed = committed
@@ -66,12 +64,14 @@ class Appender:
         self._buffer = Flush()
         self._buffered = asyncio.Event()
         self._full = asyncio.Event()
-        self._pace = pace_for(objects.url, settings)
+        self._pace = pace
         self._interval_s = self._pace.interval_ms / 1000
         self._expected = math.inf
         self._slots = asyncio.Semaphore(self._pace.flushes_in_flight)
         self._uploads: asyncio.Queue[tuple[Flush, asyncio.Task[Uploaded]]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
+        self.settled: Callable[[Flush], None] = lambda flush: None
+        """Told each flush when all of its appends have their outcome."""
 
     async def start(self, stopped: Callable[["asyncio.Task[None]"], None], cluster: str) -> None:
         """`stopped` is called with a task that ended; with an error it must never have ended. `cluster` is its id.
@@ -164,7 +164,7 @@ class Appender:
             key = wal.object_key(generation, session, number)
             built = wal.build(sections, receipts, session=session, flush=number, generation=generation)
             try:
-                await self._objects.put(key, built.parts)
+                stores = await self._writer.put(key, built.parts)
             except RetryableError as error:
                 if sections:
                     receipts.append(given_up(key, flush.appends))
@@ -177,7 +177,7 @@ class Appender:
                 self._receipts = receipts + self._receipts
                 raise
             else:
-                return Uploaded(flush, number, generation, session, key, built)
+                return Uploaded(flush, number, generation, session, key, built, stores)
 
     async def commit_forever(self) -> None:
         """Flushes in their order, each when its upload is done."""
@@ -192,11 +192,12 @@ class Appender:
             finally:
                 self._slots.release()
                 self._uploads.task_done()
+                self.settled(flush)
 
     async def _commit(self, flush: Flush, uploaded: Uploaded) -> None:
         """Settles every append of the flush. Commits that outlive the store's silence are resumed, never guessed."""
         while True:
-            offers = uploaded.offers(self._stores, self._runtime.clock.now_ms())
+            offers = uploaded.offers(self._runtime.clock.now_ms())
             verdicts: dict[StreamPartition, Verdict] = {}
             step = self._committer.commit
             delay_ms = _RETRY_FIRST_MS

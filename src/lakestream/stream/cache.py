@@ -8,16 +8,17 @@ what was appended is the reader's to ask (`View.intact_from`).
 import asyncio
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lakestream.errors import CorruptObject, CorruptRecords, ObjectMissing
+from lakestream.errors import CorruptObject, CorruptRecords
 from lakestream.metadata.log.head import Extent
 from lakestream.model import StreamPartition
 from lakestream.objects.store import Buffer, ObjectStore, RangeReader
 from lakestream.objects.whole import WholeObjects
 from lakestream.records import BatchInfo, crc32c, stamp, walk
+from lakestream.wal import WalStores
 
 _Key = tuple[StreamPartition, int]
 _ENTRY_BYTES: Final = 512
@@ -56,7 +57,9 @@ class _Appended:
 class ExtentCache:
     """Least recently used extents go first. Concurrent misses of one extent share one read."""
 
-    def __init__(self, stores: Mapping[str, RangeReader], limit_bytes: int) -> None:
+    def __init__(self, stores: WalStores, limit_bytes: int, bucket: RangeReader | None = None) -> None:
+        """`bucket`: how the bucket is read, if not as it is."""
+        self._bucket = bucket
         self._stores = stores
         self._limit_bytes = limit_bytes
         self._used_bytes = 0
@@ -85,7 +88,7 @@ class ExtentCache:
         return found if found is not None and offset < found.end_offset else None
 
     async def read(self, partition: StreamPartition, extent: Extent) -> ExtentBytes:
-        """`ObjectMissing` if no store has the object any more."""
+        """`ObjectMissing` if no store has the object any more, `Unavailable` if one that may have it is silent."""
         key = (partition, extent.base_offset)
         found = self._get(key)
         if found is not None:
@@ -146,7 +149,7 @@ class ExtentCache:
 
     async def _load(self, partition: StreamPartition, extent: Extent) -> ExtentBytes:
         try:
-            data = bytearray(extent.inline or await self._fetch(extent))
+            data = bytearray(extent.inline or await self._read_object(extent))
             if crc32c(data) != extent.checksum:
                 raise CorruptObject("they do not have the checksum they were written with")
             return self._add(partition, extent, data)
@@ -157,17 +160,15 @@ class ExtentCache:
                 f"{error}"
             ) from error
 
-    async def _fetch(self, extent: Extent) -> Buffer:
-        """Tries every copy before the object counts as missing."""
-        missing = ObjectMissing(f"{extent.object_key} is on none of the stores {', '.join(extent.stores)}")
-        for name in extent.stores:
-            store = self._stores.get(name)
-            if store is not None:
-                try:
-                    return await store.get_range(extent.object_key, extent.position, extent.length)
-                except ObjectMissing as error:
-                    missing = error
-        raise missing
+    async def _read_object(self, extent: Extent) -> Buffer:
+        return await self._stores.read(
+            extent.stores,
+            extent.object_key,
+            extent.position,
+            extent.length,
+            bucket=self._bucket,
+            is_right=lambda data: len(extent.stores) == 1 or crc32c(data) == extent.checksum,
+        )
 
 
 def range_reader(objects: ObjectStore, limit_bytes: int) -> RangeReader:

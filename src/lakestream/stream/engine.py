@@ -3,7 +3,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -12,6 +12,8 @@ from uuid import UUID
 from lakestream.catalog.binding import ALIAS, check_alias
 from lakestream.catalog.port import TableViews
 from lakestream.errors import InvalidSetting, LakestreamError, StorageError, Unavailable
+from lakestream.frontier.copying.keeping import DiskKeeper
+from lakestream.frontier.settings import NO_DISKS, DiskSettings
 from lakestream.metadata.brokers import Broker, Brokers
 from lakestream.metadata.counters import cluster_id, reserve_producer_ids
 from lakestream.metadata.feed import Touches
@@ -21,6 +23,7 @@ from lakestream.metadata.names.pointers import Pointers
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.store import Store
 from lakestream.metadata.topics.list import Begun, Topic, Topics
+from lakestream.metadata.topics.options import PROFILE, is_disk
 from lakestream.metrics import StreamMetrics
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectStore
@@ -34,16 +37,17 @@ from lakestream.stream.budget import MemoryBudget
 from lakestream.stream.cache import ExtentCache, range_reader
 from lakestream.stream.fetch import Fetched, Fetcher, FetchPartition
 from lakestream.stream.flush import Append, Appended
+from lakestream.stream.lanes import Lanes
 from lakestream.stream.offsets import OffsetAt, OffsetFinder
-from lakestream.stream.settings import StreamSettings, tail_cache_bytes
+from lakestream.stream.settings import Pace, StreamSettings, disk_pace, pace_for, tail_cache_bytes
 from lakestream.stream.tails import Tails
 from lakestream.stream.views import ViewCache
 from lakestream.table import HistorySource
+from lakestream.wal import BucketWriter, MajorityWriter, WalStores, WalWriter
 
 log = logging.getLogger(__name__)
 
-MAIN_STORE: Final = "main"
-"""The name under which extents know the bucket."""
+LOCAL: Final = "file://"
 
 
 class StreamEngine:
@@ -61,7 +65,11 @@ class StreamEngine:
         runtime: Runtime,
         settings: StreamSettings,
         metrics: StreamMetrics | None = None,
+        *,
+        wal: WalStores | None = None,
+        disk: DiskSettings = NO_DISKS,
     ) -> None:
+        """`wal`: the bucket and the disk stores; None: the bucket alone."""
         self.broker = broker
         self.store = store
         self.runtime = runtime
@@ -77,21 +85,25 @@ class StreamEngine:
         self._tails = Tails(store)
         cache_bytes = tail_cache_bytes(settings, memory_limit_bytes())
         self.tail_cache = self._cache = ExtentCache(
-            {MAIN_STORE: range_reader(objects, cache_bytes // 8)}, cache_bytes // 8 * 7
+            wal or WalStores(objects), cache_bytes // 8 * 7, range_reader(objects, cache_bytes // 8)
         )
         self._views = ViewCache(catalog, settings.view_check_ms)
         self._fetcher = Fetcher(store, self._tails, self._cache, self._views, history, self.topics)
         self._offsets = OffsetFinder(self._tails, self._cache, self._views, history, runtime)
         self._touches = Touches(store, broker.session)
-        self._appender = Appender(
-            store,
-            objects,
-            MAIN_STORE,
-            runtime,
-            settings,
-            self._on_committed,
-            self._on_gone,
-            metrics or StreamMetrics(),
+        metrics = metrics or StreamMetrics()
+        self._disks = None if wal is None else DiskKeeper(broker, store, wal, self.topics, self.brokers, runtime, disk)
+
+        def lane(writer: WalWriter, pace: Pace) -> Appender:
+            return Appender(store, writer, pace, runtime, settings, self._on_committed, self._on_gone, metrics)
+
+        bucket = BucketWriter(objects)
+        to_disks: WalWriter | None = bucket if objects.url.startswith(LOCAL) else None
+        if self._disks is not None and disk.urls:
+            to_disks = MajorityWriter(self._disks.configured)
+        self._lanes = Lanes(
+            lane(bucket, pace_for(objects.url, settings)),
+            None if to_disks is None else lane(to_disks, disk_pace(disk)),
         )
         self._producer_ids = iter(range(0))
         self._producer_lock = asyncio.Lock()
@@ -105,8 +117,12 @@ class StreamEngine:
     async def start(self) -> None:
         self.cluster_id = await cluster_id(self.store, self.runtime)
         # What can fail comes first: whoever starts again after a failure must not find a part at work.
+        if self._disks is not None:
+            await self._disks.start()
         await self.brokers.register(self.broker)
-        await self._appender.start(self._fail, self.cluster_id)
+        await self._lanes.start(self._fail, self.cluster_id)
+        if self._disks is not None:
+            self._spawn(self._disks.run())
         self._spawn(self._heartbeat())
         self._spawn(self._touches.run())
         self._spawn(self._finish_deletes())
@@ -116,20 +132,23 @@ class StreamEngine:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        await self._appender.stop()
+        await self._lanes.stop()
         with suppress(LakestreamError):
             await self._touches.write()
             await self.brokers.leave(self.broker)
+            if self._disks is not None:
+                await self._disks.stop()
 
     def append(
-        self, partition: StreamPartition, run: Buffer, batch: BatchInfo | None = None
+        self, partition: StreamPartition, run: Buffer, batch: BatchInfo | None = None, *, disk: bool = False
     ) -> "asyncio.Future[Appended]":
-        """Takes one partition's record batch in at once; the future ends when it is committed.
+        """Takes one partition's record batch in at once; the future ends when it is committed. `disk`: the topic has
+        that profile.
 
         The order of calls is the order in the log. `run` must not change afterwards. `batch`: what `take` has said of
         it, by whoever knows the topic's settings and checks off the event loop; None: it is checked here, as if the
         topic had none."""
-        appended = self._appender.append(partition, run, batch)
+        appended = self._lanes.append(partition, run, batch, disk=disk)
         if batch is not None and batch.attributes & APPEND_TIME_BIT:
             return asyncio.ensure_future(self._first_time(partition, appended))
         return appended
@@ -176,6 +195,7 @@ class StreamEngine:
 
     async def create_topic(self, name: str, partitions: int, configs: dict[str, str]) -> Topic:
         """Raises `StreamExists`, `InvalidStream`, `InvalidSetting`."""
+        self.check_profile(configs)
         if configs.get(ALIAS):
             # Whoever asks again is told that the topic is there, not that its own table is in the way.
             await self.topics.check_new(name, partitions, configs)
@@ -188,6 +208,13 @@ class StreamEngine:
             except LakestreamError as error:
                 log.warning("topic %s has no table yet, the pipeline goes on with it: %s", name, error)
         return topic
+
+    def check_profile(self, configs: Mapping[str, str]) -> None:
+        """Raises `InvalidSetting` for a profile that this broker does not have."""
+        if is_disk(configs) and not self._lanes.has_disk:
+            raise InvalidSetting(
+                f"{PROFILE}=disk cannot be: the brokers have no disk stores. Name some in their settings, [disk] stores"
+            )
 
     async def _claim(self, table: TableName, name: str, partitions: int, configs: dict[str, str]) -> Begun | None:
         """Where the topic begins in the table of that name, if there is one. Nobody is stopped from writing it before

@@ -112,7 +112,7 @@ class Flush:
 
 @dataclass(frozen=True, slots=True)
 class Uploaded:
-    """A flush whose object is durable. Nothing of it is in the log before its commit."""
+    """A flush whose object is durable, in these stores. Nothing of it is in the log before its commit."""
 
     flush: Flush
     number: int
@@ -120,11 +120,12 @@ class Uploaded:
     session: str
     object_key: str
     built: BuiltObject
+    stores: tuple[str, ...]
 
-    def offers(self, stores: tuple[str, ...], time_ms: int) -> list[Offer]:
-        return [self._offer(span, stores, time_ms) for span in self.built.spans]
+    def offers(self, time_ms: int) -> list[Offer]:
+        return [self._offer(span, time_ms) for span in self.built.spans]
 
-    def _offer(self, span: Span, stores: tuple[str, ...], time_ms: int) -> Offer:
+    def _offer(self, span: Span, time_ms: int) -> Offer:
         appends = self.flush.appends[span.partition]
 
         def checksum(start: int, end: int) -> int:
@@ -137,7 +138,7 @@ class Uploaded:
             session=self.session,
             flush=self.number,
             generation=self.generation,
-            stores=stores,
+            stores=self.stores,
             object_key=self.object_key,
             position=span.position,
             batches=_laid_out(appends),

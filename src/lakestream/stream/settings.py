@@ -2,6 +2,8 @@
 
 import msgspec
 
+from lakestream.frontier.settings import DiskSettings
+
 MIB = 1024 * 1024
 SMALL_FLUSH_BYTES = MIB // 4
 
@@ -46,6 +48,11 @@ class Pace(msgspec.Struct, frozen=True):
     loaded_interval_ms: int
     flushes_in_flight: int
     is_eager: bool
+
+
+def disk_pace(settings: DiskSettings) -> Pace:
+    """Of the disk profile: flushed as soon as something is there, and side by side."""
+    return Pace(settings.flush_interval_ms, settings.flush_loaded_ms, settings.flushes_in_flight, True)
 
 
 def pace_for(url: str, settings: StreamSettings) -> Pace:

@@ -21,7 +21,7 @@ from lakestream.errors import (
 )
 from lakestream.metadata.brokers import Broker
 from lakestream.metadata.topics.list import Topic
-from lakestream.metadata.topics.options import batch_rules
+from lakestream.metadata.topics.options import batch_rules, is_disk
 from lakestream.model import StreamPartition
 from lakestream.records.compression import ZSTD
 from lakestream.stream.budget import MemoryBudget
@@ -41,6 +41,7 @@ AppendOutcome = LakestreamError | asyncio.Future[Appended]
 class _Ready(NamedTuple):
     partition: StreamPartition
     batch: ReceivedBatch
+    disk: bool
 
 
 class BrokerFacts(NamedTuple):
@@ -125,7 +126,7 @@ class Streams:
             rules = batch_rules(topic.configs, self._engine.max_batch_bytes)
         except RequestError as error:
             return error
-        return _Ready(partition, ReceivedBatch(batch.run, rules))
+        return _Ready(partition, ReceivedBatch(batch.run, rules), is_disk(topic.configs))
 
     async def _check_aside(
         self, asked: Sequence[_Ready | LakestreamError], received: Sequence[ReceivedBatch], now_ms: int
@@ -141,7 +142,8 @@ class Streams:
                 outcomes.append(verdict)
             else:
                 assert isinstance(each, _Ready)
-                outcomes.append(self._engine.append(each.partition, verdict.run, verdict.batch))
+                appended = self._engine.append(each.partition, verdict.run, verdict.batch, disk=each.disk)
+                outcomes.append(appended)
         return outcomes
 
     async def fetch(

@@ -8,6 +8,7 @@ from lakestream.access import Operation, Principal, ResourceKind, denied
 from lakestream.catalog.binding import ALIAS
 from lakestream.errors import InvalidName, LakestreamError, StreamExists, UnknownStream
 from lakestream.metadata.topics.list import Topic, check_name
+from lakestream.metadata.topics.options import is_disk
 from lakestream.metadata.topics.tables import table_name
 from lakestream.stream.engine import StreamEngine
 from lakestream.stream.requests import TopicKey
@@ -64,6 +65,7 @@ class StreamTopics:
     async def check_new(self, principal: Principal, name: str, partitions: int, configs: dict[str, str]) -> None:
         """Raises what `create` would, as far as that can be known before. Changes nothing."""
         self._check_create(principal, name, configs)
+        self._engine.check_profile(configs)
         await self._engine.topics.check_new(name, partitions, configs)
 
     def _check_create(self, principal: Principal, name: str, configs: Mapping[str, str]) -> None:
@@ -88,7 +90,14 @@ class StreamTopics:
         `UnknownStream`, `InvalidSetting`, and what `change` raises."""
         if not self._rights.allows(principal, Operation.ALTER_CONFIGS, name):
             raise denied(principal, Operation.ALTER_CONFIGS, ResourceKind.TOPIC, name)
-        return await self._engine.topics.alter(name, change, dry_run=dry_run)
+
+        def checked(present: Mapping[str, str]) -> dict[str, str]:
+            changed = change(present)
+            if not is_disk(present):
+                self._engine.check_profile(changed)
+            return changed
+
+        return await self._engine.topics.alter(name, checked, dry_run=dry_run)
 
     async def delete(self, principal: Principal, topic: str | UUID) -> Topic:
         """Returns when nobody can append to or read the topic any more; its table stays, detached. Raises

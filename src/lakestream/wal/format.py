@@ -153,3 +153,15 @@ def parse_footer(data: Buffer, trailer: Trailer, name: str) -> Footer:
     if position + trailer.footer_length + TRAILER_BYTES != trailer.object_size_bytes:
         raise CorruptObject(f"{name}: the spans end at {position}, the object's size says otherwise")
     return footer
+
+
+def check_object(data: Buffer, name: str) -> Footer:
+    """The footer of a whole object, every byte of which was verified. Raises `CorruptObject`."""
+    trailer = parse_trailer(data, name)
+    if len(data) != trailer.object_size_bytes:
+        raise CorruptObject(f"{name}: {len(data)} bytes where {trailer.object_size_bytes} were written")
+    view = memoryview(data)
+    footer = parse_footer(view[-TRAILER_BYTES - trailer.footer_length : -TRAILER_BYTES], trailer, name)
+    for span in footer.spans:
+        verify_span(span, view[span.position : span.position + span.length], name=name)
+    return footer

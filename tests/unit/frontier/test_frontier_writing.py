@@ -66,7 +66,7 @@ async def test_adjacent_partitions_of_an_object_are_one_read() -> None:
     bucket = Bucket()
     one, two = await bucket.put("wal/1", (0, 1, batch(b"a")), (0, 1, batch(b"b")))
     found = reads([slice_of(0, 0, [one]), slice_of(1, 0, [two])])
-    assert found == [Read("wal/1", 0, two.position + two.length)]
+    assert found == [Read("wal/1", 0, two.position + two.length, two.stores)]
 
 
 def test_ranges_far_apart_are_read_apart_and_inline_batches_not_at_all() -> None:

@@ -44,7 +44,7 @@ class CountedObjects(MemoryObjects):
         super().__init__(system().clock)
         self.reads = 0
 
-    async def get_range(self, key: str, start: int, length: int) -> Buffer:
+    async def get_range(self, key: str, start: int, length: int, *, once: bool = False) -> Buffer:
         self.reads += 1
         return await super().get_range(key, start, length)
 

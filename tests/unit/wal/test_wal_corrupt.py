@@ -17,7 +17,7 @@ from lakestream.model import StreamPartition
 from lakestream.objects import MemoryObjects
 from lakestream.runtime import system
 from lakestream.stream.cache import ExtentCache
-from lakestream.wal import Section
+from lakestream.wal import Section, WalStores
 
 KEY = wal.object_key(1, "session", 1)
 TOPIC = UUID(int=7)
@@ -39,7 +39,7 @@ def built(value_bytes: int) -> tuple[bytes, dict[int, Extent]]:
 
 
 async def fetch(store: MemoryObjects, index: int, extent: Extent) -> None:
-    await ExtentCache({"main": store}, 1 << 30).read(StreamPartition(TOPIC, index), extent)
+    await ExtentCache(WalStores(store), 1 << 30).read(StreamPartition(TOPIC, index), extent)
 
 
 async def move(store: MemoryObjects, index: int, extent: Extent) -> None:

@@ -7,7 +7,8 @@ object is gone. Age is courtesy to readers, never part of the proof.
 
 The log must be rebuildable from the bucket at every moment, so what a dead object's footer tells of others outlives it
 (`frontier.receipts`). An object of another cluster, which may share the bucket, is never judged: its extents are not in
-this metadata store.
+this metadata store. Objects are looked for in the bucket and in every disk store that was ever named, and deleted in
+all of them.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from lakestream.metadata.counters import generation_and_clusters, raise_generati
 from lakestream.metadata.log.partition import raise_fence, read_extents
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectInfo
-from lakestream.wal import WAL_PREFIX, Footer, Receipt, is_foreign, parse_key, read_footer
+from lakestream.wal import WAL_PREFIX, Footer, Receipt, WalStores, is_foreign, parse_key, read_footer
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -59,6 +60,7 @@ class Collector:
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
+        self._wal = lake.wal
         self._contents: OrderedDict[str, _Contents] = OrderedDict()
         self._after: str | None = None
         self._raised_ms: int | None = None
@@ -66,6 +68,7 @@ class Collector:
 
     async def collect(self) -> Collected:
         """One pass over a bounded number of objects; the next goes on behind them, whatever became of these."""
+        await self._wal.refresh()
         present, clusters = await generation_and_clusters(self._lake.store)
         generation = await self._raise_generation(present)
         fence = generation - FENCE_DISTANCE
@@ -99,10 +102,10 @@ class Collector:
             receipts = [*given_up(fresh), *(each for each in kept if each.object_key in present)]
             key = await write_given_up(self._lake, receipts, max(parse_key(each).generation for each in fresh))
             told[key] = frozenset(receipt.object_key for receipt in receipts)
-        gone = await self._lake.delete(list(data))
+        gone = await self._lake.delete_wal(list(data))
         self._given_up = frozenset(data.keys() - set(gone))
         left = await self._present(_all(told) - set(gone))
-        gone += await self._lake.delete([key for key, spoken in told.items() if not spoken & left])
+        gone += await self._lake.delete_wal([key for key, spoken in told.items() if not spoken & left])
         return [key for key in gone if key in contents]
 
     async def _present(self, keys: Iterable[str]) -> frozenset[str]:
@@ -112,13 +115,13 @@ class Collector:
     async def _receipts(self, key: str) -> Sequence[Receipt]:
         """None if another collector deletes it, which writes them down."""
         try:
-            return (await read_footer(self._lake.objects, key)).receipts
+            return (await read_footer(self._wal, key)).receipts
         except ObjectMissing:
             return ()
 
     async def _exists(self, key: str) -> bool:
         try:
-            await self._lake.objects.get_tail(key, 1)
+            await self._wal.get_tail(key, 1)
         except ObjectMissing:
             return False
         except RetryableError:
@@ -129,11 +132,11 @@ class Collector:
         """Raised at its pace while there is anything to collect one day."""
         settings, now_ms = self._lake.settings, self._lake.runtime.clock.now_ms()
         if self._raised_ms is None:
-            first = await _first(self._lake)
+            first = await _first(self._wal)
             due = first is not None and now_ms - first.modified_ms >= settings.generation_interval_ms
         else:
             waits = still_waits(now_ms, self._raised_ms, settings.generation_interval_ms)
-            due = not waits and await _first(self._lake) is not None
+            due = not waits and await _first(self._wal) is not None
         if not due:
             return generation
         generation = await raise_generation(self._lake.store, generation)
@@ -146,7 +149,7 @@ class Collector:
         found: list[ObjectInfo] = []
         unreadable: list[str] = []
         seen = 0
-        async for info in self._lake.objects.list(WAL_PREFIX, after=self._after):
+        async for info in self._wal.list(WAL_PREFIX, after=self._after):
             try:
                 generation, session, _ = parse_key(info.key)
             except ValueError as error:
@@ -170,7 +173,7 @@ class Collector:
             self._contents.move_to_end(info.key)
             return known
         try:
-            footer = await read_footer(self._lake.objects, info.key)
+            footer = await read_footer(self._wal, info.key)
         except CorruptObject as error:
             return error
         except (ObjectMissing, RetryableError):
@@ -200,8 +203,8 @@ def _all(receipt_keys: Mapping[str, frozenset[str]]) -> frozenset[str]:
     return frozenset().union(*receipt_keys.values())
 
 
-async def _first(lake: Lake) -> ObjectInfo | None:
-    async for info in lake.objects.list(WAL_PREFIX):
+async def _first(wal: WalStores) -> ObjectInfo | None:
+    async for info in wal.list(WAL_PREFIX):
         return info
     return None
 

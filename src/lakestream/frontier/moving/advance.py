@@ -25,6 +25,7 @@ from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.metadata.topics.tables import clashing_name, table_name
 from lakestream.model import DataFile, StreamPartition, WrittenFile
 from lakestream.table.view import View
+from lakestream.wal import MAIN_STORE
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,8 @@ async def read_tail(lake: Lake, topic: Topic, heads: Mapping[int, Head]) -> DueT
         for index, extents in zip(behind, found, strict=True)
     }
     taken = limit(tails, lake.settings.max_tick_bytes)
+    if any(map(_is_in_disks, taken.values())):
+        await lake.wal.refresh()
     more = any(len(taken[index]) < len(extents) for index, extents in tails.items())
     return DueTail(topic, heads, view, {index: extents for index, extents in taken.items() if extents}, more)
 
@@ -125,8 +128,13 @@ def plan_tail(lake: Lake, tail: DueTail, *, tile_size: int) -> Plan:
         target_file_bytes=lake.settings.target_file_bytes,
         compression=tail.view.compression,
         shape=tail.view.shape,
+        disks=lake.wal.named() if any(map(_is_in_disks, tail.due.values())) else (),
     )
     return plan(target, tail.view.frontier, tail.due, tile_size=tile_size)
+
+
+def _is_in_disks(extents: Iterable[Extent]) -> bool:
+    return any(extent.stores != (MAIN_STORE,) for extent in extents)
 
 
 async def commit(

@@ -15,6 +15,7 @@ from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.log.head import Extent
 from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
 from lakestream.table.shape import RAW, TableShape
+from lakestream.wal import NamedDisk
 
 _SLACK: Final = 16
 """A tile may be larger than its share by one part in so many: partitions are never quite of one size."""
@@ -41,6 +42,7 @@ class Target:
     target_file_bytes: int
     compression: Compression = DEFAULT_COMPRESSION
     shape: TableShape = RAW
+    disks: tuple[NamedDisk, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,7 @@ def _tile(target: Target, slices: Iterable[Slice]) -> Tile:
         target_file_bytes=target.target_file_bytes,
         compression=target.compression,
         shape=target.shape,
+        disks=target.disks,
     )
 
 

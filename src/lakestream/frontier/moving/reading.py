@@ -8,8 +8,9 @@ from typing import Final
 from lakestream.errors import CorruptObject
 from lakestream.frontier.moving.tile import Slice, Tile
 from lakestream.metadata.log.head import Extent
-from lakestream.objects import Buffer, ObjectStore
+from lakestream.objects import Buffer
 from lakestream.records import crc32c
+from lakestream.wal import WalStores
 
 MAX_GAP_BYTES: Final = 64 * 1024
 """Two ranges of one object this close are read as one: cheaper than a second request."""
@@ -23,6 +24,7 @@ class Read:
     object_key: str
     start: int
     end: int
+    stores: tuple[str, ...]
 
 
 Bytes = Mapping[str, list[tuple[Read, Buffer]]]
@@ -32,22 +34,22 @@ Bytes = Mapping[str, list[tuple[Read, Buffer]]]
 def reads(slices: Iterable[Slice]) -> list[Read]:
     """The range requests that cover the slices, each byte once."""
     spans = sorted(
-        (extent.object_key, extent.position, extent.position + extent.length)
+        (extent.object_key, extent.position, extent.position + extent.length, extent.stores)
         for part in slices
         for extent in part.extents
         if not extent.inline
     )
     found: list[Read] = []
-    for key, start, end in spans:
+    for key, start, end, stores in spans:
         last = found[-1] if found else None
         if last is not None and last.object_key == key and start - last.end <= MAX_GAP_BYTES:
-            found[-1] = Read(key, last.start, max(last.end, end))
+            found[-1] = Read(key, last.start, max(last.end, end), stores)
         else:
-            found.append(Read(key, start, end))
+            found.append(Read(key, start, end, stores))
     return found
 
 
-async def read_tile(tile: Tile, store: ObjectStore) -> Bytes:
+async def read_tile(tile: Tile, wal: WalStores) -> Bytes:
     """Everything the tile needs, in memory: tiles are cut so that it fits. `ObjectMissing` if an object is gone."""
     wanted = reads(tile.slices)
     turns = asyncio.Semaphore(_CONCURRENT_READS)
@@ -55,7 +57,7 @@ async def read_tile(tile: Tile, store: ObjectStore) -> Bytes:
     async def one(read: Read) -> Buffer:
         async with turns:
             try:
-                return await store.get_range(read.object_key, read.start, read.end - read.start, once=True)
+                return await wal.read(read.stores, read.object_key, read.start, read.end - read.start, once=True)
             except CorruptObject as error:
                 raise CorruptObject(f"{error}; {_concerned(tile, read)} cannot be trusted") from error
 

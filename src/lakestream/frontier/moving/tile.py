@@ -9,6 +9,7 @@ from lakestream.metadata.log.head import Extent
 from lakestream.model import WrittenFile
 from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
 from lakestream.table.shape import RAW, TableShape
+from lakestream.wal import NamedDisk
 
 
 class Slice(msgspec.Struct, frozen=True, array_like=True):
@@ -35,6 +36,8 @@ class Tile(msgspec.Struct, frozen=True, array_like=True):
     target_file_bytes: int
     compression: Compression = DEFAULT_COMPRESSION
     shape: TableShape = RAW
+    disks: tuple[NamedDisk, ...] = ()
+    """The disk stores that its extents may lie in."""
 
 
 class TileOutcome(msgspec.Struct, frozen=True, array_like=True):

@@ -26,12 +26,13 @@ from lakestream.records import Arena, Columns, Run, decode, walk
 from lakestream.table.parquet.seal import sealed_name
 from lakestream.table.parquet.writer import StreamFileWriter
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC_ID, UNPARTITIONED
+from lakestream.wal import DiskStore, WalStores
 
 
 def write_tile(tile: Tile, file_id: UUID, *, ends_at_once: bool = False) -> list[WrittenFile]:
     """Blocking, for workers. Opens the stores by their URLs (`objects.open`). `file_id` makes the names of this attempt
     unique."""
-    return asyncio.run(write_files(tile, _open(tile.bucket, ends_at_once), file_id))
+    return asyncio.run(write_files(tile, _open(tile.bucket, ends_at_once), file_id, ends_at_once=ends_at_once))
 
 
 def attempt_tile(tile: Tile, file_id: UUID, *, ends_at_once: bool = False) -> TileOutcome:
@@ -46,9 +47,12 @@ def failed(error: LakestreamError) -> TileOutcome:
     return TileOutcome(error=f"{type(error).__name__}: {error}", retryable=isinstance(error, RetryableError))
 
 
-async def write_files(tile: Tile, store: ObjectStore, file_id: UUID) -> list[WrittenFile]:
+async def write_files(
+    tile: Tile, store: ObjectStore, file_id: UUID, *, ends_at_once: bool = False
+) -> list[WrittenFile]:
     """`store` is the tile's bucket. The files of a tile that fails half-way stay behind as orphans."""
-    held = await read_tile(tile, store)
+    disks = [DiskStore(each.name, _open(each.url, ends_at_once), each.cluster, each.label) for each in tile.disks]
+    held = await read_tile(tile, WalStores(store, disks))
     table, prefix = _place(tile, store)
     written = []
     with _borrowed_arena() as arena:
@@ -173,7 +177,7 @@ def _place(tile: Tile, store: ObjectStore) -> tuple[ObjectStore, str]:
     return _open(tile.location), ""
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=16)
 def _open(url: str, ends_at_once: bool = False) -> ObjectStore:
     """A worker process serves many tiles: its connections are worth keeping."""
     return objects.open(url, ends_at_once=ends_at_once)

@@ -15,6 +15,8 @@ _LONG_MOST: Final = (1 << 63) - 1
 _THROTTLED: Final = re.compile(r"\*|(\d+:\d+(,\d+:\d+)*)?")
 CODECS: Final = {"uncompressed": 0, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 AS_SENT: Final = "producer"
+PROFILE: Final = "lakestream.profile"
+DISK: Final = "disk"
 
 
 class Option(NamedTuple):
@@ -49,6 +51,12 @@ OPTIONS: Final = (
     Option("min.cleanable.dirty.ratio", "0.5", "double", "The share of new records at which a topic is compacted."),
     Option("retention.bytes", "-1", "long", "Bytes of a partition that the stream keeps; the table keeps its rows."),
     Option("retention.ms", "-1", "long", "How long the stream keeps a record; the table keeps its rows."),
+    Option(
+        PROFILE,
+        "diskless",
+        "string",
+        "Where records wait for the table: diskless, in the bucket; disk, in low-latency stores.",
+    ),
     Option(
         "lakestream.table.commit.interval.ms",
         "0",
@@ -143,6 +151,10 @@ def codec(text: str) -> int | None:
     return CODECS.get(_one_of(text, (AS_SENT, *CODECS)))
 
 
+def profile(text: str) -> str:
+    return _one_of(text, ("diskless", DISK))
+
+
 def updates(text: str) -> str:
     return _one_of(text, ("refuse", "record"))
 
@@ -188,7 +200,6 @@ INERT: Final = (
 )
 
 SETTLED: Final = (
-    Option("lakestream.profile", "diskless", "string", "Where WAL objects go and how long they wait."),
     Option("local.retention.bytes", "-2", "long", "There is no tiered storage: all of a stream is in the bucket."),
     Option("local.retention.ms", "-2", "long", "There is no tiered storage: all of a stream is in the bucket."),
     Option("max.compaction.lag.ms", str(_LONG_MOST), "long", "Keys are folded by min.cleanable.dirty.ratio alone."),

@@ -11,12 +11,12 @@ from typing import Final, TypeVar
 
 from lakestream.errors import InvalidSetting
 from lakestream.metadata.topics import option_list as values
-from lakestream.metadata.topics.option_list import INERT, MAX_MESSAGE_BYTES, OPTIONS, SETTLED, UNLIMITED
+from lakestream.metadata.topics.option_list import DISK, INERT, MAX_MESSAGE_BYTES, OPTIONS, PROFILE, SETTLED, UNLIMITED
 from lakestream.metadata.topics.tables import check_alias
 from lakestream.records import BatchCompression, BatchRules
 from lakestream.records.compression import GZIP, LZ4, ZSTD
 
-__all__ = ["UNLIMITED", "TopicOptions", "batch_rules", "check_settings", "topic_options"]
+__all__ = ["DISK", "PROFILE", "UNLIMITED", "TopicOptions", "batch_rules", "check_settings", "is_disk", "topic_options"]
 
 T = TypeVar("T")
 
@@ -44,6 +44,8 @@ class TopicOptions:
     """How long the newest record of a key stays that says that the key is gone, from when it is alone on."""
     dirty_ratio: float
     """The share of records that may be superseded before keys are folded."""
+    profile: str
+    """Where its WAL objects go: `diskless` or `disk`."""
     table_formats: tuple[str, ...]
     table_commit_interval_ms: int
     """How old the table may be before the pipeline moves what is due; 0 is the pipeline's own interval."""
@@ -103,6 +105,7 @@ def _options(settings: frozenset[tuple[str, str]]) -> TopicOptions:
         deletes="delete" in policy,
         tombstone_ms=get("delete.retention.ms", values.whole),
         dirty_ratio=get("min.cleanable.dirty.ratio", values.ratio),
+        profile=get(PROFILE, values.profile),
         table_formats=get("lakestream.table.formats", values.formats),
         table_commit_interval_ms=get("lakestream.table.commit.interval.ms", values.whole),
         table_freshness_ms=get("lakestream.table.freshness.ms", values.limit),
@@ -135,6 +138,11 @@ def check_settings(given: Mapping[str, str], present: Mapping[str, str]) -> None
         elif value.strip() != _SETTLED[name].default:
             settled = _SETTLED[name]
             raise InvalidSetting(f"{name} is {settled.default} for every topic and cannot change. {settled.meaning}")
+
+
+def is_disk(configs: Mapping[str, str]) -> bool:
+    """Whether a topic with these settings has the disk profile, at the price that every produce request can pay."""
+    return configs.get(PROFILE, "").strip() == DISK
 
 
 def batch_rules(configs: Mapping[str, str], max_batch_bytes: int) -> BatchRules:
