@@ -7,7 +7,8 @@ several. One broker at a time, by a lease that only saves work, copies lost stor
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Final
 
 from lakestream.errors import LakestreamError, RequestError, RetryableError, Unavailable
@@ -79,16 +80,16 @@ class DiskKeeper:
         await forget_seen(self._store, [self._broker.session])
 
     async def run(self) -> None:
-        """For ever; what goes wrong is tried again."""
-        kept_s = float("-inf")
+        """For ever; what goes wrong is tried again. Copying a store takes its time, looking goes on meanwhile."""
+        await asyncio.gather(
+            self._repeat(self.look, self._settings.check_ms), self._repeat(self._keep, self._settings.keep_interval_ms)
+        )
+
+    async def _repeat(self, work: Callable[[], Awaitable[object]], interval_ms: int) -> None:
         while True:
-            await asyncio.sleep(self._settings.check_ms / 1000)
+            await asyncio.sleep(interval_ms / 1000)
             try:
-                found = await self.look()
-                now_s = asyncio.get_running_loop().time()
-                if self._wal.disks and now_s - kept_s >= self._settings.keep_interval_ms / 1000:
-                    kept_s = now_s
-                    await self._keep(found)
+                await work()
             except RetryableError as error:
                 log.warning("disk stores could not be looked after this time: %s", error)
             except LakestreamError as error:
@@ -162,17 +163,31 @@ class DiskKeeper:
             return f"broker {blind[0].broker_id} at {blind[0].host}:{blind[0].port} cannot read it"
         return ""
 
-    async def _keep(self, found: Mapping[str, str | None]) -> None:
+    async def _keep(self) -> None:
+        if not self._wal.disks or not await self._is_keeper():
+            return
+        renewing = asyncio.create_task(self._renew())
+        try:
+            gone = {each.session for each in await seen_disks(self._store)}
+            gone -= {self._broker.session, *(broker.session for broker in await self._brokers.live())}
+            await forget_seen(self._store, gone)
+            if await self._restore(await self._find()):
+                await self.look()
+            await self._spiller.spill()
+        finally:
+            renewing.cancel()
+
+    async def _is_keeper(self) -> bool:
         ttl_ms = 4 * self._settings.keep_interval_ms
         lease = await self._store.acquire_lease(_KEEPER, self._broker.session, ttl_ms=ttl_ms)
-        if lease.holder != self._broker.session:
-            return
-        gone = {each.session for each in await seen_disks(self._store)}
-        gone -= {self._broker.session, *(broker.session for broker in await self._brokers.live())}
-        await forget_seen(self._store, gone)
-        if await self._restore(found):
-            await self.look()
-        await self._spiller.spill()
+        return lease.holder == self._broker.session
+
+    async def _renew(self) -> None:
+        """Two keepers at once would undo each other's work."""
+        while True:
+            await asyncio.sleep(self._settings.keep_interval_ms / 1000)
+            with suppress(LakestreamError):
+                await self._is_keeper()
 
     async def _restore(self, found: Mapping[str, str | None]) -> bool:
         """Stores that are whole for nobody. Whether any is whole now that was not."""
