@@ -2,7 +2,7 @@
 
 import asyncio
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 from uuid import UUID
@@ -75,7 +75,7 @@ class FakeStreams:
         return sum(len(log.batches) for log in self.logs.values())
 
     def append(
-        self, partition: StreamPartition, run: Buffer, batch: BatchInfo | None = None
+        self, partition: StreamPartition, run: Buffer, batch: BatchInfo | None = None, *, disk: bool = False
     ) -> "asyncio.Future[Appended]":
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Appended] = loop.create_future()
@@ -152,6 +152,9 @@ class FakeStreams:
     async def new_producer(self) -> tuple[int, int]:
         self._producers += 1
         return self._producers, 0
+
+    def check_profile(self, configs: Mapping[str, str]) -> None:
+        return
 
     async def create_topic(self, name: str, partitions: int, configs: dict[str, str]) -> Topic:
         return await self.topics.create(name, partitions, configs)

@@ -26,10 +26,10 @@ async def write(store, key, batches, partitions):
     await store.put(key, batches)
     extents, position = [], 0
     for number, run in enumerate(batches):
-        extents.append(Extent(number, number + 1, ("s",), key, position, len(run), 0, crc32c(run)))
+        extents.append(Extent(number, number + 1, ("main",), key, position, len(run), 0, crc32c(run)))
         position += len(run)
     if partitions:
-        moved = [Extent(0, 1, ("s",), key, each.position, each.length, 0, each.checksum) for each in extents]
+        moved = [Extent(0, 1, ("main",), key, each.position, each.length, 0, each.checksum) for each in extents]
         slices = [Slice(number, 0, 1, (extent,)) for number, extent in enumerate(moved)]
     else:
         slices = [Slice(0, 0, len(extents), tuple(extents))]

@@ -17,7 +17,7 @@ TARGET = Target(UUID(int=7), "orders", "memory://bucket", "memory://bucket/table
 
 
 def extent(base: int, end: int, length: int = 100, *, key: str = "wal/1") -> Extent:
-    return Extent(base, end, ("s",), key, 8, length, 0, 0)
+    return Extent(base, end, ("main",), key, 8, length, 0, 0)
 
 
 def tail(*shape: tuple[int, int], start: int = 0) -> list[Extent]:
@@ -140,6 +140,6 @@ def test_every_worker_gets_as_many_tiles(sizes: list[int], parallelism: int) -> 
 
 
 def test_a_tile_survives_the_way_to_a_worker() -> None:
-    inline = Extent(0, 1, ("s",), "", 0, 0, 5, 9, b"batch")
+    inline = Extent(0, 1, ("main",), "", 0, 0, 5, 9, b"batch")
     tile = Tile(UUID(int=1), "t", "file:///b", "file:///b/tables/t", (Slice(3, 0, 1, (inline,)),), 5, 6)
     assert unpack_tile(pack(tile)) == tile

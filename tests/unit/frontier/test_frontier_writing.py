@@ -34,7 +34,7 @@ class Bucket:
         """Each run is (base offset, end offset, batches)."""
         extents, position = [], 0
         for base, end, run in runs:
-            extents.append(Extent(base, end, ("s",), key, position, len(run), 0, crc32c(run)))
+            extents.append(Extent(base, end, ("main",), key, position, len(run), 0, crc32c(run)))
             position += len(run)
         await self.store.put(key, [run for _, _, run in runs])
         return extents
@@ -70,9 +70,9 @@ async def test_adjacent_partitions_of_an_object_are_one_read() -> None:
 
 
 def test_ranges_far_apart_are_read_apart_and_inline_batches_not_at_all() -> None:
-    near = Extent(0, 1, ("s",), "wal/1", 0, 10, 0, 0)
-    far = Extent(0, 1, ("s",), "wal/1", 11 + MAX_GAP_BYTES, 10, 0, 0)
-    inline = Extent(1, 2, ("s",), "", 0, 0, 0, 0, b"x")
+    near = Extent(0, 1, ("main",), "wal/1", 0, 10, 0, 0)
+    far = Extent(0, 1, ("main",), "wal/1", 11 + MAX_GAP_BYTES, 10, 0, 0)
+    inline = Extent(1, 2, ("main",), "", 0, 0, 0, 0, b"x")
     assert len(reads([slice_of(0, 0, [near, inline]), slice_of(1, 0, [far])])) == 2
 
 
@@ -133,7 +133,7 @@ async def test_control_batches_take_offsets_and_make_no_rows() -> None:
 
 async def test_inline_batches_are_read_from_the_extent() -> None:
     run = batch(b"in the head")
-    extent = Extent(0, 1, ("s",), "", 0, 0, 0, crc32c(run), run)
+    extent = Extent(0, 1, ("main",), "", 0, 0, 0, crc32c(run), run)
     bucket = Bucket()
     [file] = await bucket.write(slice_of(0, 0, [extent]))
     assert await bucket.rows(file) == [(0, 0, b"in the head")]
@@ -175,7 +175,7 @@ async def test_a_missing_object_is_said() -> None:
 
 
 def test_an_attempt_carries_its_error_home() -> None:
-    missing = Extent(0, 1, ("s",), "wal/none", 0, 1, 0, 0)
+    missing = Extent(0, 1, ("main",), "wal/none", 0, 1, 0, 0)
     outcome = attempt_tile(tile(slice_of(0, 0, [missing])), FILE)
     assert outcome.files == ()
     assert outcome.error.startswith("ObjectMissing: ")
