@@ -140,7 +140,8 @@ def is_whole(data: Path, folder: Path) -> bool:
             await store.close()
 
     labels = [path.read_text() for path in folder.glob("lakestream/disk/*.label")]
-    return asyncio.run(read())[f"file://{folder}"] in labels
+    with asyncio.Runner() as runner:
+        return runner.run(read())[f"file://{folder}"] in labels
 
 
 def test_a_topic_is_switched_under_load(tmp_path: Path) -> None:

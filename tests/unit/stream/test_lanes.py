@@ -52,41 +52,38 @@ def is_back(engine: StreamEngine, objects: FailingObjects) -> bool:
     return disk.usable and f"lakestream/disk/{engine.cluster_id}.label" in objects.core._objects
 
 
-def with_engine(check: Check) -> None:
-    async def run() -> None:
-        bucket, disks = SlowBucket(), {url: FailingObjects(url) for url in URLS}
-        cluster = Cluster(objects=bucket)
+async def with_engine(check: Check) -> None:
+    bucket, disks = SlowBucket(), {url: FailingObjects(url) for url in URLS}
+    cluster = Cluster(objects=bucket)
 
-        async def load() -> list[NamedDisk]:
-            known = await known_cluster(cluster.store) or ""
-            return [NamedDisk(row.name, row.url, known, row.label) for row in await disk_rows(cluster.store)]
+    async def load() -> list[NamedDisk]:
+        known = await known_cluster(cluster.store) or ""
+        return [NamedDisk(row.name, row.url, known, row.label) for row in await disk_rows(cluster.store)]
 
-        def opened(url: str) -> ObjectStore:
-            return disks[url]
+    def opened(url: str) -> ObjectStore:
+        return disks[url]
 
-        engine = StreamEngine(
-            Broker(1, "127.0.0.1", 9092, None, seeded().new_id().hex),
-            cluster.store,
-            bucket,
-            cluster.tables,
-            HistoryReader(bucket),
-            cluster.runtime,
-            cluster.settings,
-            wal=WalStores(bucket, load=load, open_store=opened),
-            disk=DiskSettings(stores=",".join(URLS), check_ms=20, keep_interval_ms=20),
-        )
-        await engine.start()
-        try:
-            async with asyncio.timeout(30):
-                await check(engine, bucket, disks)
-        finally:
-            bucket.open.set()
-            await engine.stop()
-
-    asyncio.run(run())
+    engine = StreamEngine(
+        Broker(1, "127.0.0.1", 9092, None, seeded().new_id().hex),
+        cluster.store,
+        bucket,
+        cluster.tables,
+        HistoryReader(bucket),
+        cluster.runtime,
+        cluster.settings,
+        wal=WalStores(bucket, load=load, open_store=opened),
+        disk=DiskSettings(stores=",".join(URLS), check_ms=20, keep_interval_ms=20),
+    )
+    await engine.start()
+    try:
+        async with asyncio.timeout(30):
+            await check(engine, bucket, disks)
+    finally:
+        bucket.open.set()
+        await engine.stop()
 
 
-def test_a_slow_bucket_does_not_hold_up_the_disk_lane() -> None:
+async def test_a_slow_bucket_does_not_hold_up_the_disk_lane() -> None:
     async def check(engine: StreamEngine, bucket: SlowBucket, disks: dict[str, FailingObjects]) -> None:
         topic = await engine.create_topic("t", 2, {})
         cheap, fast = topic.each_partition()
@@ -101,10 +98,10 @@ def test_a_slow_bucket_does_not_hold_up_the_disk_lane() -> None:
         [extent] = await read_extents(engine.store, cheap)
         assert extent.stores == ("main",)
 
-    with_engine(check)
+    await with_engine(check)
 
 
-def test_a_switch_does_not_overtake_even_if_callers_have_gone() -> None:
+async def test_a_switch_does_not_overtake_even_if_callers_have_gone() -> None:
     async def check(engine: StreamEngine, bucket: SlowBucket, disks: dict[str, FailingObjects]) -> None:
         topic = await engine.create_topic("t", 1, {})
         [partition] = topic.each_partition()
@@ -124,10 +121,10 @@ def test_a_switch_does_not_overtake_even_if_callers_have_gone() -> None:
         assert kinds[-1]
         assert not all(kinds)
 
-    with_engine(check)
+    await with_engine(check)
 
 
-def test_a_lost_store_is_copied_again_and_another_may_be_lost_then() -> None:
+async def test_a_lost_store_is_copied_again_and_another_may_be_lost_then() -> None:
     async def check(engine: StreamEngine, bucket: SlowBucket, disks: dict[str, FailingObjects]) -> None:
         topic = await engine.create_topic("t", 1, {"lakestream.profile": "disk"})
         [partition] = topic.each_partition()
@@ -147,10 +144,10 @@ def test_a_lost_store_is_copied_again_and_another_may_be_lost_then() -> None:
             held = [url for url in URLS if extent.object_key in disks[url].core._objects]
             assert len(held) >= 2
 
-    with_engine(check)
+    await with_engine(check)
 
 
-def test_what_the_pipeline_leaves_is_spilled_and_read_from_the_bucket() -> None:
+async def test_what_the_pipeline_leaves_is_spilled_and_read_from_the_bucket() -> None:
     async def check(engine: StreamEngine, bucket: SlowBucket, disks: dict[str, FailingObjects]) -> None:
         bucket.open.set()
         topic = await engine.create_topic("t", 1, {"lakestream.profile": "disk"})
@@ -164,16 +161,13 @@ def test_what_the_pipeline_leaves_is_spilled_and_read_from_the_bucket() -> None:
         data = await engine._cache.read(partition, extent)
         assert data.base_offset == 0
 
-    with_engine(check)
+    await with_engine(check)
 
 
-def test_a_profile_that_brokers_do_not_have_is_refused() -> None:
-    async def run() -> None:
-        async with Cluster().brokers(1) as [engine]:
-            with pytest.raises(InvalidSetting, match=r"no disk stores. Name some"):
-                await engine.create_topic("t", 1, {"lakestream.profile": "disk"})
-            with pytest.raises(InvalidSetting, match="it takes one of diskless, disk"):
-                await engine.create_topic("t", 1, {"lakestream.profile": "tape"})
-            await engine.create_topic("t", 1, {"lakestream.profile": "diskless"})
-
-    asyncio.run(run())
+async def test_a_profile_that_brokers_do_not_have_is_refused() -> None:
+    async with Cluster().brokers(1) as [engine]:
+        with pytest.raises(InvalidSetting, match=r"no disk stores. Name some"):
+            await engine.create_topic("t", 1, {"lakestream.profile": "disk"})
+        with pytest.raises(InvalidSetting, match="it takes one of diskless, disk"):
+            await engine.create_topic("t", 1, {"lakestream.profile": "tape"})
+        await engine.create_topic("t", 1, {"lakestream.profile": "diskless"})

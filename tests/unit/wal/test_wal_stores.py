@@ -1,6 +1,5 @@
 """Several stores: who has to have an object before it counts, and what is said of one that is not found."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -15,11 +14,8 @@ KEY = "wal/0000000001/s-0000000001.wal"
 Disks = list[tuple[DiskStore, FailingObjects]]
 
 
-def with_disks(count: int, check: Callable[[Disks], Awaitable[None]]) -> None:
-    async def run() -> None:
-        await check(await labelled(count))
-
-    asyncio.run(run())
+async def with_disks(count: int, check: Callable[[Disks], Awaitable[None]]) -> None:
+    await check(await labelled(count))
 
 
 def writer(disks: Disks) -> MajorityWriter:
@@ -39,7 +35,7 @@ def holders(disks: Disks) -> list[str]:
 
 
 @pytest.mark.parametrize(("count", "failing"), [(1, 0), (2, 0), (3, 1), (4, 1), (5, 2)])
-def test_a_majority_is_enough(count: int, failing: int) -> None:
+async def test_a_majority_is_enough(count: int, failing: int) -> None:
     async def check(disks: Disks) -> None:
         for _, objects in disks[:failing]:
             objects.down = True
@@ -47,21 +43,21 @@ def test_a_majority_is_enough(count: int, failing: int) -> None:
         assert len(named) >= count // 2 + 1
         assert set(named) <= set(holders(disks))
 
-    with_disks(count, check)
+    await with_disks(count, check)
 
 
 @pytest.mark.parametrize(("count", "failing"), [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)])
-def test_fewer_are_not(count: int, failing: int) -> None:
+async def test_fewer_are_not(count: int, failing: int) -> None:
     async def check(disks: Disks) -> None:
         for _, objects in disks[:failing]:
             objects.down = True
         with pytest.raises(Unavailable, match="is down"):
             await writer(disks).put(KEY, [b"records"])
 
-    with_disks(count, check)
+    await with_disks(count, check)
 
 
-def test_a_store_that_cannot_be_used_counts_against_the_majority() -> None:
+async def test_a_store_that_cannot_be_used_counts_against_the_majority() -> None:
     async def check(disks: Disks) -> None:
         for disk, _ in disks[:2]:
             disk.usable, disk.trouble = False, "broker 7 cannot read it"
@@ -69,10 +65,10 @@ def test_a_store_that_cannot_be_used_counts_against_the_majority() -> None:
             await writer(disks).put(KEY, [b"records"])
         assert holders(disks) == []
 
-    with_disks(3, check)
+    await with_disks(3, check)
 
 
-def test_a_store_that_hangs_is_not_waited_for_and_passed_by_in_the_end() -> None:
+async def test_a_store_that_hangs_is_not_waited_for_and_passed_by_in_the_end() -> None:
     async def check(disks: Disks) -> None:
         disks[0][1].hangs = True
         writing = writer(disks)
@@ -81,10 +77,10 @@ def test_a_store_that_hangs_is_not_waited_for_and_passed_by_in_the_end() -> None
             assert named == names(disks, 1, 2)
         assert disks[0][1].puts < 10
 
-    with_disks(3, check)
+    await with_disks(3, check)
 
 
-def test_a_store_that_lost_its_label_does_not_count_although_it_takes_the_object() -> None:
+async def test_a_store_that_lost_its_label_does_not_count_although_it_takes_the_object() -> None:
     async def check(disks: Disks) -> None:
         disks[0][1].empty()
         assert await writer(disks).put(KEY, [b"records"]) == names(disks, 1, 2)
@@ -92,10 +88,10 @@ def test_a_store_that_lost_its_label_does_not_count_although_it_takes_the_object
         with pytest.raises(Unavailable):
             await writer(disks).put(KEY.replace("s-", "t-"), [b"records"])
 
-    with_disks(3, check)
+    await with_disks(3, check)
 
 
-def test_a_store_that_was_copied_again_meanwhile_does_not_count() -> None:
+async def test_a_store_that_was_copied_again_meanwhile_does_not_count() -> None:
     """Who did that may have listed the others before they had this object."""
 
     async def check(disks: Disks) -> None:
@@ -103,10 +99,10 @@ def test_a_store_that_was_copied_again_meanwhile_does_not_count() -> None:
         await objects.core.put("lakestream/disk/cluster.label", [b"disk1 second"], overwrite=True)
         assert disk.name not in await writer(disks).put(KEY, [b"records"])
 
-    with_disks(3, check)
+    await with_disks(3, check)
 
 
-def test_readers_try_the_named_stores_then_the_bucket_then_the_others() -> None:
+async def test_readers_try_the_named_stores_then_the_bucket_then_the_others() -> None:
     async def check(disks: Disks) -> None:
         bucket = MemoryObjects(system().clock)
         wal = stores(disks, bucket)
@@ -121,10 +117,10 @@ def test_readers_try_the_named_stores_then_the_bucket_then_the_others() -> None:
         disks[1][1].down = True
         assert await wal.read(names(disks, 0, 1), KEY, 0, 5) == b"spilt"
 
-    with_disks(3, check)
+    await with_disks(3, check)
 
 
-def test_missing_is_what_every_store_says_that_is_whole() -> None:
+async def test_missing_is_what_every_store_says_that_is_whole() -> None:
     async def check(disks: Disks) -> None:
         wal = stores(disks)
         with pytest.raises(ObjectMissing):
@@ -139,10 +135,10 @@ def test_missing_is_what_every_store_says_that_is_whole() -> None:
         with pytest.raises(Unavailable, match="disk9 is not known"):
             await wal.read(("disk9",), KEY, 0, 5)
 
-    with_disks(3, check)
+    await with_disks(3, check)
 
 
-def test_a_damaged_copy_is_passed_by() -> None:
+async def test_a_damaged_copy_is_passed_by() -> None:
     async def check(disks: Disks) -> None:
         wal = stores(disks)
         await disks[0][1].put(KEY, [b"wrong"])
@@ -152,10 +148,10 @@ def test_a_damaged_copy_is_passed_by() -> None:
         # What no copy has is for the caller to judge.
         assert await wal.read(names(disks, 0), KEY, 0, 5, is_right=lambda data: False) in (b"wrong", b"right")
 
-    with_disks(3, check)
+    await with_disks(3, check)
 
 
-def test_listings_have_every_key_once_and_deletes_reach_every_store() -> None:
+async def test_listings_have_every_key_once_and_deletes_reach_every_store() -> None:
     async def check(disks: Disks) -> None:
         bucket = MemoryObjects(system().clock)
         wal = stores(disks, bucket)
@@ -175,4 +171,4 @@ def test_listings_have_every_key_once_and_deletes_reach_every_store() -> None:
         await wal.delete(keys)
         assert [info.key async for info in wal.list("wal/")] == []
 
-    with_disks(3, check)
+    await with_disks(3, check)
