@@ -29,6 +29,7 @@ PARTS = (
     "memory",
     "topics",
     "stores",
+    "scale",
 )
 
 

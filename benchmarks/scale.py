@@ -39,8 +39,8 @@ from lakestream.stream.fetch import FetchPartition
 
 TOPICS = 300 if QUICK else 10_000
 PARTITIONS = 10
-SETTLE_S = 20 if QUICK else 60
-IDLE_S = 20 if QUICK else 180
+SETTLE_S = 20 if QUICK else 30
+IDLE_S = 20 if QUICK else 120
 COMMITS = (1, 100, 1_000) if QUICK else (1, 100, 1_000, 10_000)
 SERVED = (1_000, 3_000) if QUICK else (1_000, 10_000, 100_000)
 LOOKUPS = 500

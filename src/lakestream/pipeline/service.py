@@ -137,14 +137,16 @@ class _Service:
         mirrors = self._mirrors(topics)
         loop = asyncio.get_running_loop()
         collected_at = float("-inf")
-        maintaining = None if once else asyncio.create_task(self._maintain(lake))
+        maintenance = Maintenance(lake, Topics(lake.store, lake.runtime), name=self._name)
+        maintaining = None if once else asyncio.create_task(self._maintain(maintenance))
         try:
             while driver.alive:
                 started = loop.time()
                 tick = await self._unless_stopped(self._tick(worker))
                 expiry.touched(tick.touched)
+                moved = {done.topic_id for done in tick.commits}
+                maintenance.moved(moved)
                 if mirrors is not None:
-                    moved = {done.topic_id for done in tick.commits}
                     await self._unless_stopped(self._mirror(mirrors, moved))
                 if loop.time() - collected_at >= self._settings.collect_interval_ms / 1000:
                     collected_at = loop.time()
@@ -203,9 +205,8 @@ class _Service:
             _log.info("everything that was acknowledged is in its table")
         return done.record_count
 
-    async def _maintain(self, lake: Lake) -> None:
+    async def _maintain(self, maintenance: Maintenance) -> None:
         """Beside the ticks, which never wait for it; cut off at any point it leaves nothing half done."""
-        maintenance = Maintenance(lake, Topics(lake.store, lake.runtime), name=self._name)
         while True:
             await asyncio.sleep(self._settings.maintain_interval_ms / 1000)
             try:

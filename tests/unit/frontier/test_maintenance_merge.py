@@ -291,3 +291,24 @@ async def test_a_merger_that_dies_anywhere_leaves_the_table_whole(at: int) -> No
     steps: list[Step] = list((await _maintenance(world).run()).steps)
     assert steps or len((await _view(world, topic)).files) < 5
     assert await world.rows() == sorted(world.acked)
+
+
+async def test_tables_that_have_moved_do_not_wait_for_their_turn() -> None:
+    world = World(settings=PipelineSettings(max_maintain_tables=2))
+    created = [await world.create(f"t{number:02d}", 1) for number in range(20)]
+    looked_at: list[str] = []
+
+    class Looking(Maintenance):
+        async def maintain(self, topic: Topic, *, dry_run: bool = False) -> list[Step]:
+            looked_at.append(topic.name)
+            return []
+
+    maintenance = Looking(_lake(world), Topics(world.store, world.runtime), name="m", respect_leases=False)
+    await maintenance.run()
+    maintenance.moved(topic.topic_id for topic in (created[17], created[2], created[9], created[11]))
+    for _ in range(3):
+        await maintenance.run()
+    assert looked_at[:8] == ["t00", "t01", "t17", "t09", "t02", "t03", "t11", "t04"]
+    for _ in range(6):
+        await maintenance.run()
+    assert {topic.name for topic in created} <= set(looked_at)

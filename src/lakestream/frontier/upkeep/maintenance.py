@@ -6,7 +6,8 @@ State kept here is advice only. Snapshots are expired and manifests merged by th
 are the collectors' (`collector`, `orphans`).
 """
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -72,34 +73,63 @@ class Maintenance:
         self._shares = shares or Shares(lake.objects)
         self._rewriter = rewriter or Rewriter(lake.objects, max_bytes=lake.settings.max_rewrite_bytes)
         self._after = ""
+        self._moved: dict[UUID, None] = {}
+        """Tables with something new, which do not wait for their turn."""
         self._tidy: dict[UUID, str] = {}
         """Tables as they were when nothing was left to merge."""
         self._refused: dict[frozenset[str], None] = {}
         self._uncounted: dict[UUID, tuple[int, ...]] = {}
         """Tables, up to a frontier, that have keys of which there can be no sketch."""
 
+    def moved(self, topic_ids: Iterable[UUID]) -> None:
+        """Their tables have new files."""
+        self._moved |= dict.fromkeys(topic_ids)
+
     async def run(self) -> Maintained:
-        """One pass over a bounded number of tables; the next goes on behind them. Errors of one topic are in the
-        result; those of the topic list are raised."""
+        """One pass over a bounded number of tables: of those that have moved, and of all in turn, for what waits for
+        time to pass. Errors of one topic are in the result; those of the topic list are raised."""
         steps: list[Step] = []
         failures: list[tuple[str, LakestreamError]] = []
-        listed = sorted(await self._topics.list(), key=lambda topic: topic.name)
+        listed = await self._topics.list()
         for topic_id in {*self._tidy, *self._uncounted} - {topic.topic_id for topic in listed}:
             self._tidy.pop(topic_id, None)
             self._uncounted.pop(topic_id, None)
-        turn = [topic for topic in listed if topic.name > self._after]
-        turn += [topic for topic in listed if topic.name <= self._after]
-        for topic in turn[: self._lake.settings.max_maintain_tables]:
+        most = self._lake.settings.max_maintain_tables
+        start = bisect_right(listed, self._after, key=lambda topic: topic.name)
+        turn = [*listed[start : start + most], *listed[: max(0, min(start, start + most - len(listed)))]]
+        for topic in self._first(listed, turn):
+            await self._maintain(topic, steps, failures)
+        for topic in turn:
             self._after = topic.name
-            try:
-                with isolated(topic.name):
-                    if await self._leased(topic.topic_id):
-                        steps += await self.maintain(topic)
-            except UnknownStream:
-                continue
-            except LakestreamError as error:
-                failures.append((topic.name, error))
+            await self._maintain(topic, steps, failures)
         return Maintained(tuple(steps), tuple(failures))
+
+    async def _maintain(self, topic: Topic, steps: list[Step], failures: list[tuple[str, LakestreamError]]) -> None:
+        try:
+            with isolated(topic.name):
+                done = await self.maintain(topic) if await self._leased(topic.topic_id) else []
+        except UnknownStream:
+            return
+        except LakestreamError as error:
+            failures.append((topic.name, error))
+            return
+        steps += done
+        if done:
+            # There may be more to do than one pass does.
+            self._moved[topic.topic_id] = None
+
+    def _first(self, listed: Sequence[Topic], turn: Sequence[Topic]) -> list[Topic]:
+        """Those that have moved and whose turn it is not, as many as a pass takes."""
+        for topic in turn:
+            self._moved.pop(topic.topic_id, None)
+        if not self._moved:
+            return []
+        by_id = {topic.topic_id: topic for topic in listed}
+        self._moved = {topic_id: None for topic_id in self._moved if topic_id in by_id}
+        first = list(self._moved)[: self._lake.settings.max_maintain_tables]
+        for topic_id in first:
+            del self._moved[topic_id]
+        return [by_id[topic_id] for topic_id in first]
 
     async def maintain(self, topic: Topic, *, dry_run: bool = False) -> list[Step]:
         """What one pass does for a topic. `dry_run`: what it would do, as things are now."""
