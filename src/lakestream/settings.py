@@ -30,12 +30,14 @@ class LogFormat(StrEnum):
 class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One broker process, which listens on `host` and `port`."""
 
-    id: int = 0
+    id: int | None = None
+    """Its number, unique among the brokers. None: one that is free, so that all brokers may have one configuration."""
     host: str = "127.0.0.1"
     port: int = 9092
     advertised: str = ""
     """host:port that clients are told. Empty: where it listens."""
     zone: str | None = None
+    """The availability zone it is in, which clients know as its rack: those of the zone are sent to it."""
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

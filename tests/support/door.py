@@ -16,7 +16,7 @@ from kio.serial import entity_reader, entity_writer
 from lakestream.access import ALLOW_ALL, Authorizer
 from lakestream.coordination.groups import GroupCoordinator, Groups
 from lakestream.coordination.settings import GroupSettings
-from lakestream.kafka.server import KafkaServer
+from lakestream.kafka.server import KafkaServer, listen
 from lakestream.kafka.settings import KafkaSettings
 from lakestream.stream import Streams
 from lakestream.stream.engine import StreamEngine
@@ -92,6 +92,7 @@ class Client:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self.client_id = "t"
         self._asked: list[tuple[int, int, int]] = []
         self._correlation_id = 0
 
@@ -103,7 +104,7 @@ class Client:
         self._correlation_id += 1
         if answered:
             self._asked.append((key, version, self._correlation_id))
-        self.writer.write(frame(key, version, fields, correlation_id=self._correlation_id))
+        self.writer.write(frame(key, version, fields, correlation_id=self._correlation_id, client_id=self.client_id))
 
     async def receive(self) -> Any:
         (size,) = struct.unpack(">i", await self.reader.readexactly(4))
@@ -147,7 +148,7 @@ async def door(
     """A server on a free port, over streams in memory."""
     fake = streams or FakeStreams()
     server = server_of(fake.as_engine(), settings, authorizer)
-    await server.start("127.0.0.1", 0)
+    await server.start(await listen("127.0.0.1", 0))
     fake.broker = type(fake.broker)(
         fake.broker.broker_id, "127.0.0.1", server.port, fake.broker.zone, fake.broker.session
     )

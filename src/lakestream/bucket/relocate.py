@@ -109,7 +109,7 @@ async def _check_quiet(store: Store) -> None:
         names = ", ".join(f"{each.host}:{each.port}" for each in living)
         raise RequestError(
             f"brokers live on this metadata store, or did when it was copied ({names}): stop them, or wait until their"
-            " leases end, in ten seconds"
+            " leases end, in a few seconds"
         )
 
 

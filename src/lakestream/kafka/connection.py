@@ -69,7 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         self._principal = ANONYMOUS
         self._budget_wait: asyncio.Task[None] | None = None
         self._reading = self._writable = True
-        self._pumping = self._ending = self._lost = False
+        self._pumping = self._ending = self._hung_up = self._lost = False
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self._last_byte_s = self._began_s = self._paused_s = self._loop.time()
         self._transport: asyncio.Transport
@@ -88,6 +88,8 @@ class Connection(asyncio.BufferedProtocol):
         return self._framer.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self._hung_up:
+            return
         self._last_byte_s = self._loop.time()
         if not self._framer.mid_frame:
             self._began_s = self._last_byte_s
@@ -119,7 +121,7 @@ class Connection(asyncio.BufferedProtocol):
     # What the server calls
 
     def finish(self) -> None:
-        """Takes no further request; closes once those that were taken are answered."""
+        """Takes no further request; hangs up once those that were taken are answered."""
         self._ending = True
         self._pause()
         for reader in list(self._readers):
@@ -348,7 +350,21 @@ class Connection(asyncio.BufferedProtocol):
     def _end(self) -> None:
         """Closes, after what is ready to be written."""
         self._write()
-        self._transport.close()
+        if self._ending:
+            self._hang_up()
+        else:
+            self._transport.close()
+
+    def _hang_up(self) -> None:
+        """Says that nothing more will come, and waits for the client to close, whose further requests are not looked
+        at. Closing with bytes unread would make the system take back answers that the client has not read yet, and
+        whoever sends without sequence numbers would send again what is in the log."""
+        if not (self._hung_up or self._transport.is_closing()):
+            self._hung_up = True
+            self._framer.discard()
+            self._arrival.end()
+            self._transport.write_eof()
+            self._transport.resume_reading()
 
     def _failed(self, error: BaseException) -> None:
         """A request that cannot be answered: the client finds its connection closed and asks again."""

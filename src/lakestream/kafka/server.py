@@ -1,8 +1,12 @@
 """The Kafka door of a broker: listens, hands connections out, and closes in order."""
 
 import asyncio
+import errno
 import logging
+import os
+import socket
 from contextlib import suppress
+from dataclasses import dataclass
 
 from lakestream.coordination.groups import Groups
 from lakestream.kafka.allocator import keep_freed_memory
@@ -18,8 +22,43 @@ from lakestream.stream import MemoryBudget, Streams
 log = logging.getLogger(__name__)
 
 _SWEEP_S = 0.5
+_BACKLOG = 1024
 _CONTROL_SHARE = 4
 """Requests without records may hold, beside those with records, a quarter of what those may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Sockets that take calls, which wait until a server serves them. Nobody else can listen there."""
+
+    host: str
+    port: int
+    sockets: tuple[socket.socket, ...]
+
+    def close(self) -> None:
+        for each in self.sockets:
+            each.close()
+
+
+async def listen(host: str, port: int) -> Listener:
+    """Port 0 takes a free one. Raises OSError when the address is in use."""
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    sockets: list[socket.socket] = []
+    for family, _, _, _, address in dict.fromkeys(found):
+        try:
+            sockets.append(socket.create_server(address, family=family, backlog=_BACKLOG))
+        except OSError as error:
+            # `localhost` has an address of IPv6 on machines, too, that do not speak it.
+            if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT) and len(found) > 1:
+                continue
+            for each in sockets:
+                each.close()
+            raise
+    if not sockets:
+        raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
+    return Listener(host, sockets[0].getsockname()[1], tuple(sockets))
 
 
 class KafkaServer:
@@ -40,7 +79,7 @@ class KafkaServer:
             metrics or KafkaMetrics(),
         )
         self._connections: set[Connection] = set()
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.Task[None] | None = None
         self.port = 0
         """The port in use, once started."""
@@ -49,34 +88,43 @@ class KafkaServer:
     def connections(self) -> int:
         return len(self._connections)
 
-    async def start(self, host: str, port: int) -> None:
-        """Listens; port 0 takes a free one. Raises OSError when the address is in use."""
+    async def start(self, listener: Listener) -> None:
+        """Serves who calls there, and who has called since it was made."""
         keep_freed_memory()
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Connection(self._door, self._connections), host, port, backlog=1024
-        )
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.port = listener.port
+        for each in listener.sockets:
+            server = await loop.create_server(
+                lambda: Connection(self._door, self._connections), sock=each, backlog=_BACKLOG
+            )
+            self._servers.append(server)
         await self._door.groups.start()
         self._sweeper = loop.create_task(self._sweep())
-        log.info("kafka door listens on %s:%d", host, self.port)
+        log.info("kafka door listens on %s:%d", listener.host, self.port)
 
-    async def stop(self, grace_ms: int = 5_000) -> None:
-        """Answers what was taken in, within the grace; gives the groups' leases back."""
-        if self._server is None or self._sweeper is None:
+    async def stop(self, grace_ms: int = 5_000, handover_ms: int = 0) -> None:
+        """Takes no more connections, gives the groups' leases back and, for as long as the handover, tells clients to
+        go on at other brokers; then answers what was taken in, within the grace."""
+        if self._sweeper is None:
             return
-        self._server.close()
+        for server in self._servers:
+            server.close()
+        self._door.is_draining = handover_ms > 0
+        await self._door.groups.stop()
+        await self._closed(handover_ms)
         self._sweeper.cancel()
         with suppress(asyncio.CancelledError):
             await self._sweeper
-        await self._door.groups.stop()
         for connection in list(self._connections):
             connection.finish()
-        if self._connections:
-            await asyncio.wait([connection.closed for connection in self._connections], timeout=grace_ms / 1000)
+        await self._closed(grace_ms)
         for connection in list(self._connections):
             connection.abort()
-        self._server = None
+        self._sweeper = None
+
+    async def _closed(self, timeout_ms: int) -> None:
+        if self._connections and timeout_ms:
+            await asyncio.wait([connection.closed for connection in self._connections], timeout=timeout_ms / 1000)
 
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()

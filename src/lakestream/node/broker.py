@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import resource
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,8 +10,8 @@ from contextlib import suppress
 from lakestream.access import ALLOW_ALL
 from lakestream.catalog.embedded.early import EarlyViews
 from lakestream.coordination.groups import GroupCoordinator, Groups
-from lakestream.kafka.server import KafkaServer
-from lakestream.metadata.brokers import Broker
+from lakestream.kafka.server import KafkaServer, Listener, listen
+from lakestream.metadata.brokers import Broker, Brokers
 from lakestream.metadata.names.pointers import Pointers
 from lakestream.metrics import KafkaMetrics, StreamMetrics
 from lakestream.node.backends import Backends, open_backends
@@ -24,7 +25,12 @@ from lakestream.settings import Settings
 from lakestream.stream import Streams
 from lakestream.stream.engine import StreamEngine
 
+log = logging.getLogger(__name__)
+
 STOP_GRACE_MS = 3_000
+HANDOVER_MS = 1_000
+"""How long a broker that is stopped tells its clients to go on elsewhere before it hangs up: every client that has
+something to send or waits for records asks within this time."""
 
 
 async def run_broker(settings: Settings, ready: Callable[[], None], stop: asyncio.Event) -> None:
@@ -43,8 +49,30 @@ async def _serve(
     settings: Settings, backends: Backends, tables: LazyTables, ready: Callable[[], None], stop: asyncio.Event
 ) -> None:
     place = settings.broker
-    host, port = advertised(place, "KAFKA_ADVERTISED")
-    broker = Broker(place.id, host, port, place.zone, backends.runtime.new_id().hex)
+    told = advertised(place, "KAFKA_ADVERTISED")
+    try:
+        # First of all: whoever listens there is the only one, and may be the broker that was there before.
+        listener = await listen(place.host, place.port)
+    except OSError as error:
+        raise taken(place, error, "KAFKA_PORT") from error
+    try:
+        brokers = Brokers(backends.store, ttl_ms=settings.stream.broker_ttl_ms)
+        broker = await brokers.claim(backends.runtime.new_id().hex, told, place.zone or None, place.id)
+        log.info("this is broker %d at %s:%d, zone %s", broker.broker_id, *told, broker.zone or "unknown")
+        await _serve_as(broker, listener, settings, backends, tables, ready, stop)
+    finally:
+        listener.close()
+
+
+async def _serve_as(
+    broker: Broker,
+    listener: Listener,
+    settings: Settings,
+    backends: Backends,
+    tables: LazyTables,
+    ready: Callable[[], None],
+    stop: asyncio.Event,
+) -> None:
     views = tables if backends.external_catalog else EarlyViews(Pointers(backends.store), tables)
     engine = StreamEngine(
         broker,
@@ -63,10 +91,7 @@ async def _serve(
         coordinator = GroupCoordinator(engine, settings.kafka.groups)
         groups = Groups(coordinator, ALLOW_ALL, backends.runtime.clock)
         server = KafkaServer(Streams(engine, ALLOW_ALL), groups, settings.kafka, KafkaMetrics(backends.registry))
-        try:
-            await server.start(place.host, place.port)
-        except OSError as error:
-            raise taken(place, error, "KAFKA_PORT") from error
+        await server.start(listener)
         try:
             watch_broker(backends, engine, coordinator, server, tables)
             async with monitoring(settings.monitor, backends.registry, Readiness(backends, stop.is_set)):
@@ -79,7 +104,10 @@ async def _serve(
                 if engine.failed.done():
                     engine.failed.result()
         finally:
-            await server.stop(STOP_GRACE_MS)
+            log.info("stopping: clients are sent to other brokers")
+            # A broker that is alone has nobody to send its clients to: they wait for its return.
+            others = await engine.retire()
+            await server.stop(STOP_GRACE_MS, HANDOVER_MS if others else 0)
     finally:
         await engine.stop()
 

@@ -48,6 +48,8 @@ from lakestream.wal import BucketWriter, MajorityWriter, WalStores, WalWriter
 log = logging.getLogger(__name__)
 
 LOCAL: Final = "file://"
+_RETIRE_S: Final = 2.0
+"""A store that does not answer must not hold up what was taken in: the broker's lease lapses then."""
 
 
 class StreamEngine:
@@ -108,6 +110,7 @@ class StreamEngine:
         self._producer_ids = iter(range(0))
         self._producer_lock = asyncio.Lock()
         self._background: list[asyncio.Task[None]] = []
+        self._beating: asyncio.Task[None] | None = None
         self._deleting: set[UUID] = set()
 
     @property
@@ -123,7 +126,7 @@ class StreamEngine:
         await self._lanes.start(self._fail, self.cluster_id)
         if self._disks is not None:
             self._spawn(self._disks.run())
-        self._spawn(self._heartbeat())
+        self._beating = self._spawn(self._heartbeat())
         self._spawn(self._touches.run())
         self._spawn(self._finish_deletes())
 
@@ -138,6 +141,17 @@ class StreamEngine:
             await self.brokers.leave(self.broker)
             if self._disks is not None:
                 await self._disks.stop()
+
+    async def retire(self) -> list[Broker]:
+        """Clients are sent to other brokers from now on, which are returned; this one serves until it is stopped."""
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.wait([self._beating])
+        with suppress(LakestreamError, TimeoutError):
+            async with asyncio.timeout(_RETIRE_S):
+                await self.brokers.retire(self.broker)
+                return await self.brokers.live()
+        return []
 
     def append(
         self, partition: StreamPartition, run: Buffer, batch: BatchInfo | None = None, *, disk: bool = False
@@ -269,9 +283,11 @@ class StreamEngine:
                     log.warning("topic %s is deleted but not cleared away yet: %s", topic.name, error)
 
     async def _heartbeat(self) -> None:
+        """Ends, and the broker with it, when another process has its id."""
         while True:
             try:
                 await self.brokers.heartbeat(self.broker)
+                await self.brokers.live()
                 await self.topics.follow()
             except Unavailable as error:
                 log.warning("a heartbeat was missed: %s", error)
@@ -293,10 +309,11 @@ class StreamEngine:
         """What the cache said of a topic that is gone is forgotten."""
         self.topics.forget(partition.topic_id)
 
-    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+    def _spawn(self, work: Coroutine[object, object, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)
         task.add_done_callback(self._fail)
         self._background.append(task)
+        return task
 
     def _fail(self, task: "asyncio.Task[None]") -> None:
         error = None if task.cancelled() else task.exception()

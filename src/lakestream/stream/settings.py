@@ -28,8 +28,9 @@ class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     predecessor_wait_ms: int = 10_000
     """How long an idempotent producer's batch is asked to come again while the one before it is not in the log. Then
     its epoch is closed. Longer than a client takes to send again what another broker did not answer."""
-    broker_ttl_ms: int = 10_000
-    """How long clients are still sent to a broker that gives no sign of life."""
+    broker_ttl_ms: int = 6_000
+    """How long clients are still sent to a broker that gives no sign of life. It gives four within this time: each is
+    a lease renewed and three reads."""
 
 
 def tail_cache_bytes(settings: StreamSettings, memory_bytes: int) -> int:

@@ -73,6 +73,12 @@ class Streams:
         """Those that live. Told to everybody, as in Kafka: any client has to know where to go."""
         return await self._engine.brokers.live() or [self._engine.broker]
 
+    def brokers_in_zone(self, zone: str) -> list[Broker]:
+        """Those that a client in the zone had better ask; none if this broker is as good as any."""
+        if not zone or zone == self._engine.broker.zone:
+            return []
+        return [broker for broker in self._engine.brokers.known if broker.zone == zone]
+
     async def describe_cluster(self, principal: Principal) -> list[Broker]:
         """The same for those who want to know the cluster as such. Raises `NotAuthorized`."""
         check(self._authorizer, principal, Operation.DESCRIBE, ResourceKind.CLUSTER)

@@ -33,7 +33,8 @@ def test_metadata_names_live_brokers_and_spreads_the_leaders() -> None:
         leaders = [partition.leader_id for partition in topic.partitions]
         assert set(leaders) == {1, 2}
         for partition in topic.partitions:
-            assert partition.replica_nodes == partition.isr_nodes == (partition.leader_id,)
+            # One in each zone, the client's own first.
+            assert partition.replica_nodes == partition.isr_nodes == (partition.leader_id, 3 - partition.leader_id)
             assert partition.leader_epoch == 0
         again = await client.ask(3, 13, _metadata("t"))
         assert [partition.leader_id for partition in again.topics[0].partitions] == leaders

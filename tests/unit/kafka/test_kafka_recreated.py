@@ -15,6 +15,7 @@ from support.loops import run
 from support.streams import Cluster
 
 from lakestream.errors import CorruptObject
+from lakestream.kafka.server import listen
 from lakestream.metadata.topics.list import Topic
 from lakestream.stream.engine import StreamEngine
 
@@ -25,7 +26,7 @@ PRODUCE, FETCH, LIST_OFFSETS, COMMIT, COMMITTED, DELETE_RECORDS, EPOCH_END = 0, 
 @asynccontextmanager
 async def _door(streams: StreamEngine) -> AsyncIterator[Door]:
     server = server_of(streams, SETTINGS)
-    await server.start("127.0.0.1", 0)
+    await server.start(await listen("127.0.0.1", 0))
     client = await Client.connect(server.port)
     try:
         yield streams, client

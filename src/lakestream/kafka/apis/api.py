@@ -54,7 +54,7 @@ def ordered_api(key: int, admit: Admission, *, versions: tuple[int, int], announ
     return Api(key, *versions, announced_from, admit=admit)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Door:
     """What all connections of a server share."""
 
@@ -68,6 +68,8 @@ class Door:
     control_budget: MemoryBudget
     """For requests that are whole and bring no records: heartbeats, commits, fetches. They never wait for producers."""
     metrics: KafkaMetrics
+    is_draining: bool = False
+    """The broker is being stopped: whoever brings or wants records is sent to another."""
 
 
 @dataclass(slots=True)

@@ -12,6 +12,8 @@ A topic's settings say what it takes: a record without a key on a compacted topi
 far from the broker's INVALID_TIMESTAMP, a batch above max.message.bytes MESSAGE_TOO_LARGE. From v8 on the answer names
 the records to blame. With message.timestamp.type=LogAppendTime the answer has the time that the records were given,
 for a retry that of its first attempt.
+A broker that is being stopped takes no more in, and answers NOT_LEADER_OR_FOLLOWER: clients go on elsewhere, with the
+same sequence numbers. What acks=0 sends is taken, because nobody would send it again.
 Transactional requests are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED until transactions exist.
 """
 
@@ -83,6 +85,8 @@ def _read(context: Context, request: Any) -> list[_Asked]:
         refusal = ErrorCode.invalid_required_acks
     elif request.transactional_id is not None:
         refusal = ErrorCode.transactional_id_authorization_failed
+    elif context.door.is_draining and request.acks != 0:
+        refusal = ErrorCode.not_leader_or_follower
     return [
         _Asked(key, data.index, data.records, refusal or _refusal(context, data.records))
         for topic in request.topic_data

@@ -5,10 +5,13 @@ partition, and any error answers at once. Batches go out as they are stored: the
 first may start before the offset asked for, which clients skip. Rows of the table are encoded anew, and compressed
 where the topic's compression.type says how; a topic of zstd needs v10, as at Kafka.
 Session id 0 always: every fetch is a full one. Topic ids from v13 on. There are no
-open or aborted transactions, so both isolation levels read the same. Forgotten
-topics, replica fields and the rack are accepted and mean nothing.
+open or aborted transactions, so both isolation levels read the same. A consumer that says it is in another zone
+(client.rack, v11 on) in which brokers live is told one of them as its preferred replica, and nothing else. Forgotten
+topics and replica fields are accepted and mean nothing. A broker that is being stopped answers
+NOT_LEADER_OR_FOLLOWER.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -18,7 +21,9 @@ from lakestream.kafka.apis import lookup
 from lakestream.kafka.apis.api import Context, Reply, api
 from lakestream.kafka.errors import fetch_code
 from lakestream.kafka.wire.codec import milliseconds
+from lakestream.kafka.wire.describing import partition_key
 from lakestream.kafka.wire.writing import Fields, RecordParts
+from lakestream.metadata.brokers import rendezvous
 from lakestream.stream import Fetched, FetchRequest, TopicKey
 
 _ZSTD_VERSION: Final = 10
@@ -27,6 +32,17 @@ _ZSTD_VERSION: Final = 10
 async def handle(context: Context, request: Any) -> Reply:
     if getattr(request, "session_id", 0) != 0 and getattr(request, "session_epoch", -1) > 0:
         return {"error_code": ErrorCode.fetch_session_id_not_found, "responses": ()}
+    if context.door.is_draining:
+        return _all(request, lambda key, index: _refused(index, ErrorCode.not_leader_or_follower))
+    nearer = context.streams.brokers_in_zone(getattr(request, "rack_id", ""))
+    if nearer:
+        return _all(
+            request,
+            lambda key, index: {
+                **_refused(index, ErrorCode.none),
+                "preferred_read_replica": rendezvous(partition_key(key, index), nearer).broker_id,
+            },
+        )
     wanted: list[FetchRequest] = []
     plan: list[tuple[TopicKey, list[tuple[int, ErrorCode]]]] = []
     takes_zstd = context.version >= _ZSTD_VERSION
@@ -52,6 +68,16 @@ async def handle(context: Context, request: Any) -> Reply:
                 ],
             }
             for key, parts in plan
+        ]
+    }
+
+
+def _all(request: Any, answer: Callable[[TopicKey, int], Fields]) -> Reply:
+    return {
+        "responses": [
+            {**lookup.named(key), "partitions": [answer(key, asked.partition) for asked in topic.partitions]}
+            for topic in request.topics
+            for key in (lookup.key_of(topic),)
         ]
     }
 

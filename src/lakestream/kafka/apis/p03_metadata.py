@@ -1,8 +1,9 @@
 """Metadata, v0–v13.
 
-Who is alive and which topics there are. Any broker serves any partition; the leader it names is a
-hint (rendezvous over the live brokers) that keeps a partition's readers on one cache. Replicas
-and ISR are that leader; the controller is the lowest live id; the epoch is always 0.
+Who is alive, in which zone (rack), and which topics there are. Any broker serves any partition; the leader it names is
+a hint (rendezvous over the live brokers) that keeps a partition's readers on one cache. A client whose id names a zone
+(`zones`) gets leaders of that zone, if a broker lives there. Replicas and ISR are the choice in each zone;
+the controller is the lowest live id; the epoch is always 0.
 A topic that is not there is created if the client allows it (v0–v3 always do) and the settings do.
 v0 means all topics by an empty list, later versions by null; by id from v10 on.
 """
@@ -16,6 +17,7 @@ from lakestream.errors import LakestreamError
 from lakestream.kafka.apis.api import Context, Reply, api
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.wire.writing import Fields
+from lakestream.kafka.zones import zone_of
 from lakestream.metadata.brokers import Broker
 from lakestream.metadata.topics.list import Topic
 
@@ -35,9 +37,10 @@ async def handle(context: Context, request: Any) -> Reply:
 
 async def _topics(context: Context, request: Any, brokers: list[Broker]) -> list[Fields | bytes]:
     topics, asked = context.streams.topics, request.topics
+    zone = zone_of(context.client_id)
 
     def describe(topic: Topic) -> bytes:
-        return context.door.descriptions.of(topic, brokers, context.version)
+        return context.door.descriptions.of(topic, brokers, zone, context.version)
 
     if asked is None or (context.version == 0 and not asked):
         return [describe(topic) for topic in await topics.list(context.principal)]
