@@ -13,6 +13,8 @@ from starlette.routing import Route
 
 from benchmarks.servers import HOST, free_port
 
+_EMPTY = "<ListBucketResult><KeyCount>0</KeyCount><IsTruncated>false</IsTruncated></ListBucketResult>"
+
 
 class SlowStore:
     """`delay_s` of every PUT may be changed while it runs. Bodies are counted and thrown away."""
@@ -29,8 +31,13 @@ class SlowStore:
         self.put_count += 1
         return Response(headers={"ETag": f'"{self.put_count}"'})
 
-    async def missing(self, _request: Request) -> Response:
-        return Response(status_code=404)
+    async def missing(self, request: Request) -> Response:
+        """Whatever is asked for: it is a bucket without objects."""
+        return (
+            Response(_EMPTY, media_type="application/xml")
+            if "list-type" in request.query_params
+            else Response(status_code=404)
+        )
 
 
 @contextmanager

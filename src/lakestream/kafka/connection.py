@@ -11,12 +11,13 @@ writes goes on without it.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
 from lakestream.access import ANONYMOUS
 from lakestream.errors import LakestreamError
+from lakestream.kafka.answering import Answers
 from lakestream.kafka.apis.api import Api, Context, Door, Reply, Taken
 from lakestream.kafka.apis.p18_api_versions import API as API_VERSIONS
 from lakestream.kafka.apis.p18_api_versions import unsupported_version
@@ -60,6 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._framer = Framer()
         self._arrival = Arrival(door.pools, self._pump, self._cut)
+        self._answers = Answers(door.answer_budget)
         self._produced_bytes = 0
         self._slots: deque[_Slot] = deque()
         self._outgoing: list[Buffer] = []
@@ -105,6 +107,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._writable = True
+        self._settle_answers()
         self._pump()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -117,6 +120,7 @@ class Connection(asyncio.BufferedProtocol):
         self._slots.clear()
         self._framer.discard()
         self._arrival.end()
+        self._answers.end()
 
     # What the server calls
 
@@ -136,7 +140,10 @@ class Connection(asyncio.BufferedProtocol):
         long."""
         silent_ms = (now_s - self._last_byte_s) * 1000
         settings = self._door.settings
-        if self._reading and self._framer.mid_frame:
+        self._settle_answers()
+        if unread_bytes := self._answers.stuck_bytes(now_s):
+            self._cut(f"it does not read {unread_bytes} bytes that it asked for, and others wait for their memory")
+        elif self._reading and self._framer.mid_frame:
             took_ms = (now_s - self._began_s) * 1000
             if silent_ms > settings.frame_stall_ms:
                 self._cut(f"no byte of a started request for {silent_ms:.0f} ms")
@@ -239,7 +246,9 @@ class Connection(asyncio.BufferedProtocol):
             slot.wire, slot.correlation_id = codec.wire(api.key, prefix.version), prefix.correlation_id
             slot.api = api.name
             client_id, request = codec.read_request(slot.wire, frame)
-            context = Context(self._door, self._principal, prefix.version, client_id, self._host, self._close, holds)
+            context = Context(
+                self._door, self._principal, prefix.version, client_id, self._host, self._answers, self._close, holds
+            )
             self._start(slot, api, context, request)
         except MalformedRequest as error:
             self._close(f"not a request that can be read: {error}")
@@ -321,6 +330,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if reply is not None and slot.wire is not None:
             slot.answer = codec.write_response(slot.wire, slot.correlation_id, reply)
+            self._answers.add(_size(slot.answer))
             self._measure(slot, reply, slot.answer)
         slot.done = True
         slots = self._slots
@@ -346,6 +356,11 @@ class Connection(asyncio.BufferedProtocol):
         outgoing, self._outgoing = self._outgoing, []
         if outgoing and not self._transport.is_closing():
             self._transport.writelines(outgoing)
+            self._answers.written(_size(outgoing))
+            self._settle_answers()
+
+    def _settle_answers(self) -> None:
+        self._answers.settle(self._transport.get_write_buffer_size(), self._loop.time())
 
     def _end(self) -> None:
         """Closes, after what is ready to be written."""
@@ -391,3 +406,7 @@ class Connection(asyncio.BufferedProtocol):
             self._door.metrics.closed.inc()
             log.warning("closing the connection from %s: %s", self._client, reason)
             self._end()
+
+
+def _size(parts: Sequence[Buffer]) -> int:
+    return sum(map(len, parts))

@@ -76,6 +76,7 @@ class KafkaServer:
             Descriptions(),
             Pools(settings.receive_bytes),
             control_budget,
+            MemoryBudget(settings.answer_bytes),
             metrics or KafkaMetrics(),
         )
         self._connections: set[Connection] = set()

@@ -17,6 +17,9 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Fetches of one connection that are read side by side: their answers are held until earlier ones are written."""
     write_high_water_bytes: int = 4 * MIB
     """Answers waiting for a slow reader; beyond it, the connection takes no further request."""
+    answer_bytes: int = 128 * MIB
+    """What answers may hold until clients have read them; beyond it, fetches wait. A client that reads nothing for five
+    seconds meanwhile is cut off."""
     receive_bytes: int = 64 * MIB
     """What requests of 64 KiB to 4 MiB may hold while they arrive, and once more for larger ones."""
     frame_stall_ms: int = 30_000

@@ -73,7 +73,7 @@ class Streams:
         """Those that live. Told to everybody, as in Kafka: any client has to know where to go."""
         return await self._engine.brokers.live() or [self._engine.broker]
 
-    def brokers_in_zone(self, zone: str) -> list[Broker]:
+    def brokers_in_zone(self, principal: Principal, zone: str) -> list[Broker]:
         """Those that a client in the zone had better ask; none if this broker is as good as any."""
         if not zone or zone == self._engine.broker.zone:
             return []

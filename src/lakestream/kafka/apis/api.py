@@ -7,6 +7,7 @@ from typing import Any, Union
 
 from lakestream.access import Principal
 from lakestream.coordination.groups import Groups
+from lakestream.kafka.answering import Answers
 from lakestream.kafka.receiving import Pools
 from lakestream.kafka.settings import KafkaSettings
 from lakestream.kafka.wire.describing import Descriptions
@@ -67,6 +68,8 @@ class Door:
     """For requests that are still arriving."""
     control_budget: MemoryBudget
     """For requests that are whole and bring no records: heartbeats, commits, fetches. They never wait for producers."""
+    answer_budget: MemoryBudget
+    """For answers until clients have read them. Fetches wait for it, and nothing else does."""
     metrics: KafkaMetrics
     is_draining: bool = False
     """The broker is being stopped: whoever brings or wants records is sent to another."""
@@ -82,6 +85,8 @@ class Context:
     version: int
     client_id: str
     client_host: str
+    answers: Answers
+    """Those of the connection."""
     close: Callable[[str], None]
     """Closes the connection after an error that has no response; the reason is logged."""
     holds: list["asyncio.Future[Any]"] = field(default_factory=list)

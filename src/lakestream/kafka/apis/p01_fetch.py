@@ -34,7 +34,7 @@ async def handle(context: Context, request: Any) -> Reply:
         return {"error_code": ErrorCode.fetch_session_id_not_found, "responses": ()}
     if context.door.is_draining:
         return _all(request, lambda key, index: _refused(index, ErrorCode.not_leader_or_follower))
-    nearer = context.streams.brokers_in_zone(getattr(request, "rack_id", ""))
+    nearer = context.streams.brokers_in_zone(context.principal, getattr(request, "rack_id", ""))
     if nearer:
         return _all(
             request,
@@ -85,14 +85,27 @@ def _all(request: Any, answer: Callable[[TopicKey, int], Fields]) -> Reply:
 async def _read(
     context: Context, request: Any, wanted: list[FetchRequest], *, wait: bool
 ) -> list[Fetched | LakestreamError]:
-    settings = context.settings
-    return await context.streams.fetch(
-        context.principal,
-        wanted,
-        min_bytes=max(request.min_bytes, 0),
-        max_bytes=min(max(request.max_bytes, 0), settings.max_fetch_bytes),
-        max_wait_ms=min(max(milliseconds(request.max_wait), 0), settings.max_fetch_wait_ms) if wait else 0,
-    )
+    """A client that is behind gets what is there, for which memory is set apart; only one that is not has to wait."""
+    settings, answers = context.settings, context.answers
+    most_bytes, least_bytes = min(max(request.max_bytes, 0), settings.max_fetch_bytes), max(request.min_bytes, 0)
+    wait_ms = min(max(milliseconds(request.max_wait), 0), settings.max_fetch_wait_ms) if wait else 0
+    found: list[Fetched | LakestreamError] = []
+    for wait_now_ms in (0, wait_ms) if answers.is_behind and wait_ms else (wait_ms,):
+        reading, size_bytes = await answers.allow(most_bytes, least_bytes, waits=wait_now_ms > 0), 0
+        try:
+            found = await context.streams.fetch(
+                context.principal,
+                wanted,
+                min_bytes=min(least_bytes, reading.max_bytes),
+                max_bytes=reading.max_bytes,
+                max_wait_ms=wait_now_ms,
+            )
+            size_bytes = sum(len(part) for each in found if isinstance(each, Fetched) for part in each.parts)
+        finally:
+            reading.read(size_bytes)
+        if size_bytes >= min(least_bytes, reading.max_bytes) or not all(isinstance(each, Fetched) for each in found):
+            break
+    return found
 
 
 def _refused(index: int, error: ErrorCode) -> Fields:
