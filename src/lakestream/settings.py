@@ -38,6 +38,9 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """host:port that clients are told. Empty: where it listens."""
     zone: str | None = None
     """The availability zone it is in, which clients know as its rack: those of the zone are sent to it."""
+    workers: int = 1
+    """Processes that `lakestream broker` runs, one for each core: each is a broker with the next port, advertised port
+    and, if it is fixed, id. Memory budgets and caches are those of each process."""
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

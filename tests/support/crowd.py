@@ -32,6 +32,8 @@ class Client(threading.Thread):
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
+        self.errors: list[KafkaError] = []
+        """What librdkafka told the application of its connections, which it mends by itself."""
         self._asked_to_stop = threading.Event()
         self._failure: Exception | None = None
 
@@ -56,11 +58,13 @@ class Client(threading.Thread):
 
 
 class Writer(Client):
-    """An idempotent producer at a steady pace. `acked[partition][offset]` is what was acknowledged there,
-    `placeless` what was without an offset (librdkafka gives none for a batch that it learns is a duplicate); `unknown`
-    has the values without a verdict."""
+    """A producer at a steady pace, idempotent unless its configuration says otherwise. `acked[partition][offset]` is
+    what was acknowledged there, `placeless` what was without an offset (librdkafka gives none for a batch that it
+    learns is a duplicate); `unknown` has the values without a verdict."""
 
-    def __init__(self, name: str, bootstrap: str, topic: str, partitions: int, records_per_s: int) -> None:
+    def __init__(
+        self, name: str, bootstrap: str, topic: str, partitions: int, records_per_s: int, **config: Any
+    ) -> None:
         super().__init__(name)
         self._topic = topic
         self._partitions = partitions
@@ -70,7 +74,8 @@ class Writer(Client):
         self.unknown: set[bytes] = set()
         self.twice: list[tuple[int, int]] = []
         settings = {"enable.idempotence": True, "linger.ms": 5, "message.timeout.ms": PATIENCE_S * 1000}
-        self._producer = Producer(CLIENT | settings | {"bootstrap.servers": bootstrap, "request.timeout.ms": 1_500})
+        where = {"bootstrap.servers": bootstrap, "request.timeout.ms": 1_500, "error_cb": self.errors.append}
+        self._producer = Producer(CLIENT | settings | where | config)
 
     @property
     def acked_count(self) -> int:
@@ -116,7 +121,8 @@ class Follower(Client):
         self.seen: dict[int, list[bytes]] = {index: [] for index in range(partitions)}
         self.wrong: list[str] = []
         settings = {"group.id": "follower", "enable.auto.commit": False, "auto.offset.reset": "error"}
-        self._consumer = Consumer(CLIENT | settings | {"bootstrap.servers": bootstrap, "fetch.wait.max.ms": 200})
+        where = {"bootstrap.servers": bootstrap, "fetch.wait.max.ms": 200, "error_cb": self.errors.append}
+        self._consumer = Consumer(CLIENT | settings | where)
         self._consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
 
     def work(self) -> None:
@@ -146,12 +152,17 @@ class Crew:
         self.committed: dict[int, int] = defaultdict(int)
         self.seen: dict[int, dict[int, bytes]] = {index: {} for index in range(partitions)}
         self.wrong: list[str] = []
+        self.errors: list[KafkaError] = []
         self.commits = 0
+        self.handed = 0
+        self.refused: list[str] = []
+        """Commits that failed, and messages that were errors."""
 
     def consumer(self) -> Consumer:
         settings = {"group.id": "crew", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
         pace = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 1_000, "fetch.wait.max.ms": 200}
-        return Consumer(CLIENT | settings | pace | {"bootstrap.servers": self.bootstrap})
+        where = {"bootstrap.servers": self.bootstrap, "error_cb": self.errors.append}
+        return Consumer(CLIENT | settings | pace | where)
 
     def places(self) -> list[TopicPartition]:
         return [TopicPartition(self.topic, index) for index in range(self.partitions)]
@@ -169,7 +180,9 @@ class Member(Client):
         self._consumer.subscribe([self._crew.topic])
         try:
             while not self.stopping:
-                self._take([message for message in self._consumer.consume(300, 0.2) if message.error() is None])
+                messages = self._consumer.consume(300, 0.2)
+                self._crew.refused += [str(message.error()) for message in messages if message.error() is not None]
+                self._take([message for message in messages if message.error() is None])
         finally:
             self._consumer.close()
 
@@ -178,6 +191,7 @@ class Member(Client):
         for message in messages:
             ends[message.partition()] = message.offset() + 1
             with self._crew.lock:
+                self._crew.handed += 1
                 known = self._crew.seen[message.partition()].setdefault(message.offset(), message.value())
                 if known != message.value():
                     self._crew.wrong.append(f"two values at {message.partition()}/{message.offset()}")
@@ -188,7 +202,8 @@ class Member(Client):
                 offsets=[TopicPartition(self._crew.topic, index, end) for index, end in ends.items()],
                 asynchronous=False,
             )
-        except KafkaException:
+        except KafkaException as error:
+            self._crew.refused.append(str(error))
             return
         with self._crew.lock:
             for place in stored or ():

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,7 +37,8 @@ class Child:
 
     name: str
     arguments: Sequence[str]
-    log: Path
+    log: Path | None
+    """None: it writes where we write."""
     serving: asyncio.Event = field(default_factory=asyncio.Event)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     failure: str = ""
@@ -51,8 +52,9 @@ class Children:
 
     `on_change(child)` is called when one begins to serve, and when one ends in another way than the time before."""
 
-    def __init__(self, on_change: Callable[[Child], None]) -> None:
+    def __init__(self, on_change: Callable[[Child], None], stop_s: float = STOP_S) -> None:
         self._on_change = on_change
+        self._stop_s = stop_s
         self._tasks: list[asyncio.Task[None]] = []
         self._children: list[Child] = []
         self._stop = asyncio.Event()
@@ -65,7 +67,7 @@ class Children:
         """All of them, politely first. `last` is told to stop when the others have ended: it finishes what they left,
         in a time of its own, unless somebody is in a `hurry`. Returns when none is left, with its last sentence."""
         self._stop.set()
-        await _end([child for child in self._children if child is not last and _alive(child)], STOP_S)
+        await _end([child for child in self._children if child is not last and _alive(child)], self._stop_s)
         words = ""
         if last is not None and _alive(last):
             log_bytes = _size(last.log)
@@ -118,7 +120,7 @@ class Children:
         reading, writing = os.pipe()
         parent = os.getpid()
         try:
-            with child.log.open("ab") as log:
+            with child.log.open("ab") if child.log else nullcontext() as log:
                 child.process = await asyncio.create_subprocess_exec(
                     sys.executable,
                     *("-m", "lakestream.cli", *child.arguments, "--ready-fd", str(writing)),
@@ -158,11 +160,14 @@ def _failure(child: Child, status: int, log_bytes: int) -> str:
         return f"{child.name}: {words}"
     reason = f"exit status {status}" if status >= 0 else signal.Signals(-status).name
     last = f"; its last line: {words}" if words else ""
-    return f"{child.name} stopped ({reason}) and is started again; see {child.log}{last}"
+    see = f"; see {child.log}" if child.log else ""
+    return f"{child.name} stopped ({reason}) and is started again{see}{last}"
 
 
-def _last_words(log: Path, since: int) -> str:
+def _last_words(log: Path | None, since: int) -> str:
     """The message of the last line that was written to a child's log."""
+    if log is None:
+        return ""
     try:
         with log.open("rb") as file:
             file.seek(max(since, _size(log) - _LAST_WORDS_BYTES))
@@ -176,9 +181,9 @@ def _last_words(log: Path, since: int) -> str:
         return line.removeprefix("error ")
 
 
-def _size(log: Path) -> int:
+def _size(log: Path | None) -> int:
     try:
-        return log.stat().st_size
+        return 0 if log is None else log.stat().st_size
     except OSError:
         return 0
 

@@ -37,7 +37,8 @@ def to_stderr(form: LogFormat = LogFormat.AUTO, about: Mapping[str, Any] = _NOBO
     """Call when the process starts, and again when its settings are known."""
     handler = logging.StreamHandler(sys.stderr)
     if form is LogFormat.TEXT or (form is LogFormat.AUTO and sys.stderr.isatty()):
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+        whose = f"worker {about['worker']} " if "worker" in about else ""
+        handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)-7s {whose}%(name)s: %(message)s"))
     else:
         handler.setFormatter(_JsonLines(about))
     logging.basicConfig(level=level, handlers=[handler], force=True)

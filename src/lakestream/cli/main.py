@@ -24,7 +24,7 @@ COMMANDS = {
     "bucket": "Show whose a bucket is; make one that was moved or copied usable at its new address.",
     "recover": "Rebuild a lost metadata store from the bucket.",
     "demo": "Write a steady stream of realistic orders.",
-    "broker": "Run one Kafka broker.",
+    "broker": "Run a Kafka broker, or one for each core.",
     "http": "Run the HTTP door: Iceberg REST catalog and health.",
     "pipeline": "Run the Spark pipeline that moves records into their tables.",
 }

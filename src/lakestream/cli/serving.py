@@ -34,14 +34,20 @@ def serve(
     overrides: Mapping[str, Any],
     ready_fd: int | None,
     kind: str,
+    worker: int | None = None,
 ) -> T:
     """Runs `run(settings, ready, stop)`, a process of that kind, until it ends or a signal sets `stop`. A request error
-    (a setting, a port, no Java) is one sentence and a status that says: somebody has to change something."""
+    (a setting, a port, no Java) is one sentence and a status that says: somebody has to change something. `worker`:
+    which of several processes it is that write to one place."""
     logs.to_stderr()
 
     async def main() -> T:
         settings = load(config, os.environ, overrides)
-        about = {"process": kind} | ({"broker": settings.broker.id} if kind == "broker" else {})
+        about: dict[str, Any] = {"process": kind}
+        if worker is not None:
+            about["worker"] = worker
+        if kind == "broker" and settings.broker.id is not None:
+            about["broker"] = settings.broker.id
         logs.to_stderr(settings.log_format, about)
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -51,9 +57,9 @@ def serve(
     try:
         return uvloop.run(main())
     except RequestError as error:
-        _end(error, REFUSED)
+        _end(error, REFUSED, worker)
     except LakestreamError as error:
-        _end(error, 1)
+        _end(error, 1, worker)
 
 
 def _announce(ready_fd: int | None) -> None:
@@ -62,6 +68,7 @@ def _announce(ready_fd: int | None) -> None:
         os.close(ready_fd)
 
 
-def _end(error: LakestreamError, status: int) -> NoReturn:
-    sys.stderr.write(f"error {error}\n")
+def _end(error: LakestreamError, status: int, worker: int | None) -> NoReturn:
+    whose = "" if worker is None else f"worker {worker}: "
+    sys.stderr.write(f"error {whose}{error}\n")
     raise typer.Exit(status)

@@ -6,9 +6,12 @@ all. While it is spent fetches wait for it, and whoever reads nothing for `STUCK
 """
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+from lakestream.kafka.wire.codec import Wire
+from lakestream.objects import Buffer
 from lakestream.stream import MemoryBudget
 
 LITTLE_BYTES: Final = 256 * 1024
@@ -23,6 +26,22 @@ _GROWTH: Final = 4
 _SHARE: Final = 4
 _PATIENCE_S: Final = 15.0
 """Well within the time that clients wait for an answer."""
+
+
+class Slot:
+    """The place of one request in the order of answers."""
+
+    __slots__ = ("abandoned", "answer", "api", "began_s", "correlation_id", "done", "size_bytes", "wire")
+
+    def __init__(self, size_bytes: int, began_s: float) -> None:
+        self.size_bytes = size_bytes
+        self.began_s = began_s
+        self.api = ""
+        self.wire: Wire | None = None
+        self.correlation_id = 0
+        self.done = False
+        self.abandoned = False
+        self.answer: list[Buffer] | None = None
 
 
 class Answers:
@@ -57,15 +76,17 @@ class Answers:
         allowed_bytes = min(max_bytes, max(usual_bytes, min(min_bytes, _MOST_WAITED_FOR_BYTES)))
         return Reading(self, allowed_bytes, _WAITING_BYTES if waits else max(allowed_bytes, _BATCH_BYTES))
 
-    def add(self, size_bytes: int) -> None:
-        """An answer is there. It waits for those before it, then for the socket."""
+    def add(self, answer: Sequence[Buffer]) -> int:
+        """An answer is there. It waits for those before it, then for the socket. Its size is returned."""
+        size_bytes = sum(map(len, answer))
         self._held_bytes += size_bytes
         self._waiting_bytes += size_bytes
         self.budget.reserve(size_bytes)
+        return size_bytes
 
-    def written(self, size_bytes: int) -> None:
-        """The transport has it."""
-        self._waiting_bytes -= size_bytes
+    def written(self, parts: Sequence[Buffer]) -> None:
+        """The transport has them."""
+        self._waiting_bytes -= sum(map(len, parts))
 
     def settle(self, buffered_bytes: int, now_s: float) -> None:
         """The transport still has so much."""

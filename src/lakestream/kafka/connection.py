@@ -11,20 +11,20 @@ writes goes on without it.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final, cast
 
 from lakestream.access import ANONYMOUS
 from lakestream.errors import LakestreamError
-from lakestream.kafka.answering import Answers
+from lakestream.kafka.answering import Answers, Slot
 from lakestream.kafka.apis.api import Api, Context, Door, Reply, Taken
 from lakestream.kafka.apis.p18_api_versions import API as API_VERSIONS
 from lakestream.kafka.apis.p18_api_versions import unsupported_version
 from lakestream.kafka.errors import MalformedRequest, refusals
 from lakestream.kafka.receiving import SLOW_BYTES_PER_S, Arrival
 from lakestream.kafka.wire import codec
-from lakestream.kafka.wire.codec import Prefix, Wire
+from lakestream.kafka.wire.codec import Prefix
 from lakestream.kafka.wire.framing import Framer
 from lakestream.kafka.wire.writing import Fields
 from lakestream.objects import Buffer
@@ -38,22 +38,6 @@ _SHARE: Final = 4
 """One connection may hold a quarter of the budget, or one request."""
 
 
-class _Slot:
-    """The place of one request in the order of answers."""
-
-    __slots__ = ("abandoned", "answer", "api", "began_s", "correlation_id", "done", "size_bytes", "wire")
-
-    def __init__(self, size_bytes: int, began_s: float) -> None:
-        self.size_bytes = size_bytes
-        self.began_s = began_s
-        self.api = ""
-        self.wire: Wire | None = None
-        self.correlation_id = 0
-        self.done = False
-        self.abandoned = False
-        self.answer: list[Buffer] | None = None
-
-
 class Connection(asyncio.BufferedProtocol):
     def __init__(self, door: Door, connections: set["Connection"]) -> None:
         self._door = door
@@ -63,7 +47,7 @@ class Connection(asyncio.BufferedProtocol):
         self._arrival = Arrival(door.pools, self._pump, self._cut)
         self._answers = Answers(door.answer_budget)
         self._produced_bytes = 0
-        self._slots: deque[_Slot] = deque()
+        self._slots: deque[Slot] = deque()
         self._outgoing: list[Buffer] = []
         self._readers: set[asyncio.Future[Reply]] = set()
         self._entering: asyncio.Task[Taken] | None = None
@@ -235,7 +219,7 @@ class Connection(asyncio.BufferedProtocol):
     # Admission: one request after another
 
     def _admit(self, frame: memoryview, budget: MemoryBudget) -> None:
-        slot, holds = _Slot(len(frame), self._began_s), list[asyncio.Future[Any]]()
+        slot, holds = Slot(len(frame), self._began_s), list[asyncio.Future[Any]]()
         self._slots.append(slot)
         try:
             prefix = codec.read_prefix(frame)
@@ -255,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._release_after(holds, len(frame), budget)
 
-    def _start(self, slot: _Slot, api: Api, context: Context, request: Any) -> None:
+    def _start(self, slot: Slot, api: Api, context: Context, request: Any) -> None:
         taken: Taken | Coroutine[Any, Any, Taken]
         if api.admit is not None:
             taken = api.admit(context, request)
@@ -271,7 +255,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._follow(slot, taken)
 
-    def _refuse(self, slot: _Slot, api: Api | None, prefix: Prefix) -> None:
+    def _refuse(self, slot: Slot, api: Api | None, prefix: Prefix) -> None:
         """As Kafka does: a client that asks for versions in an unknown version is helped, others are closed."""
         if api is API_VERSIONS:
             slot.wire, slot.correlation_id = codec.wire(api.key, 0), prefix.correlation_id
@@ -279,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._close(f"version {prefix.version} of API {prefix.api_key} is not served")
 
-    def _entered(self, slot: _Slot, entering: "asyncio.Task[Taken]") -> None:
+    def _entered(self, slot: Slot, entering: "asyncio.Task[Taken]") -> None:
         self._entering = None
         if entering.cancelled():
             return
@@ -290,7 +274,7 @@ class Connection(asyncio.BufferedProtocol):
             self._follow(slot, entering.result())
             self._pump()
 
-    def _follow(self, slot: _Slot, taken: Taken) -> None:
+    def _follow(self, slot: Slot, taken: Taken) -> None:
         if isinstance(taken, asyncio.Future):
             taken.add_done_callback(partial(self._answered, slot))
         else:
@@ -311,7 +295,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # Answers
 
-    def _answered(self, slot: _Slot, future: "asyncio.Future[Reply]") -> None:
+    def _answered(self, slot: Slot, future: "asyncio.Future[Reply]") -> None:
         self._readers.discard(future)
         if future.cancelled():
             slot.abandoned = True
@@ -323,15 +307,14 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._answer(slot, future.result())
 
-    def _answer(self, slot: _Slot, reply: Reply) -> None:
+    def _answer(self, slot: Slot, reply: Reply) -> None:
         """Lets every answer go that no earlier request stands before. Those that are ready together, as after
         a flush, are written together."""
         if self._lost:
             return
         if reply is not None and slot.wire is not None:
             slot.answer = codec.write_response(slot.wire, slot.correlation_id, reply)
-            self._answers.add(_size(slot.answer))
-            self._measure(slot, reply, slot.answer)
+            self._measure(slot, reply, self._answers.add(slot.answer))
         slot.done = True
         slots = self._slots
         while slots and slots[0].done:
@@ -346,9 +329,9 @@ class Connection(asyncio.BufferedProtocol):
             self._pump()
             self._close_if_finished()
 
-    def _measure(self, slot: _Slot, reply: Fields, answer: list[Buffer]) -> None:
+    def _measure(self, slot: Slot, reply: Fields, answer_bytes: int) -> None:
         metrics = self._door.metrics
-        metrics.answered(slot.api, self._loop.time() - slot.began_s, slot.size_bytes, sum(map(len, answer)))
+        metrics.answered(slot.api, self._loop.time() - slot.began_s, slot.size_bytes, answer_bytes)
         for code in refusals(reply):
             metrics.refused(slot.api, code)
 
@@ -356,7 +339,7 @@ class Connection(asyncio.BufferedProtocol):
         outgoing, self._outgoing = self._outgoing, []
         if outgoing and not self._transport.is_closing():
             self._transport.writelines(outgoing)
-            self._answers.written(_size(outgoing))
+            self._answers.written(outgoing)
             self._settle_answers()
 
     def _settle_answers(self) -> None:
@@ -406,7 +389,3 @@ class Connection(asyncio.BufferedProtocol):
             self._door.metrics.closed.inc()
             log.warning("closing the connection from %s: %s", self._client, reason)
             self._end()
-
-
-def _size(parts: Sequence[Buffer]) -> int:
-    return sum(map(len, parts))

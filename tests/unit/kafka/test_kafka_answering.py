@@ -42,11 +42,11 @@ def test_large_answers_come_after_full_ones_and_never_take_it_all() -> None:
 def test_what_is_unread_counts_until_the_socket_has_taken_it() -> None:
     budget = MemoryBudget(MIB)
     answers = Answers(budget)
-    answers.add(2 * MIB)
+    answers.add([bytes(2 * MIB)])
     assert budget.used_bytes == 2 * MIB
     answers.settle(0, 1.0)
     assert budget.used_bytes == 2 * MIB, "it is not written yet"
-    answers.written(2 * MIB)
+    answers.written([bytes(2 * MIB)])
     answers.settle(MIB + MIB // 2, 2.0)
     assert budget.used_bytes == MIB + MIB // 2
     assert answers.stuck_bytes(2.0 + STUCK_S) == 0
@@ -61,7 +61,7 @@ def test_fetches_wait_while_the_budget_is_spent() -> None:
     async def main() -> None:
         budget = MemoryBudget(MIB)
         deaf, other = Answers(budget), Answers(budget)
-        deaf.add(MIB)
+        deaf.add([bytes(MIB)])
         waiting = asyncio.create_task(other.allow(MIB, 1, waits=False))
         await asyncio.sleep(0.05)
         assert not waiting.done()
