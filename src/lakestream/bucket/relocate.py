@@ -104,9 +104,10 @@ def _check_apart(addresses: Addresses) -> None:
 
 
 async def _check_quiet(store: Store) -> None:
-    living = await Brokers(store).live()
-    if living:
-        names = ", ".join(f"{each.host}:{each.port}" for each in living)
+    brokers = Brokers(store)
+    if await brokers.sessions():
+        living = await brokers.live()
+        names = ", ".join(f"{each.host}:{each.port}" for each in living) or "one is being stopped"
         raise RequestError(
             f"brokers live on this metadata store, or did when it was copied ({names}): stop them, or wait until their"
             " leases end, in a few seconds"
