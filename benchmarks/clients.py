@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from benchmarks.servers import Server
 
@@ -54,31 +54,3 @@ def produce(server: Server, topic: str, partitions: int, record_count: int, size
     if left or failures or acked != partitions:
         raise RuntimeError(f"{server.name}: {left} records unacknowledged, {failures[:1]}")
     return elapsed
-
-
-def consume(server: Server, topic: str, partitions: int, record_count: int) -> float:
-    """Seconds to read the topic from its start, counted from the first records; and how many those were."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": server.bootstrap,
-            "group.id": "bench",
-            "enable.auto.commit": False,
-            "fetch.max.bytes": 50_000_000,
-            "max.partition.fetch.bytes": 8_000_000,
-            "queued.max.messages.kbytes": 262_144,
-            "fetch.wait.max.ms": 100,
-            "log_level": 0,
-        }
-    )
-    try:
-        started = time.perf_counter()
-        consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)])
-        seen = 0
-        deadline = started + 120
-        while seen < record_count:
-            seen += len(consumer.consume(10_000, 1.0))
-            if time.perf_counter() > deadline:
-                raise RuntimeError(f"{server.name}: {seen} of {record_count} records after 120 s")
-        return time.perf_counter() - started
-    finally:
-        consumer.close()
