@@ -9,7 +9,7 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,7 @@ REFUSED = 3
 """Exit status of a child that cannot work as things are: its last line says why, and what to do."""
 LONGEST_PAUSE_S = 30.0
 _FIRST_PAUSE_S = 0.5
+_PROBE_S = 0.1
 _LONG_LIFE_S = 10.0
 """A child that lived so long starts again after the first pause."""
 _PR_SET_PDEATHSIG = 1
@@ -33,12 +34,18 @@ _LAST_WORDS_BYTES = 8192
 @dataclass(slots=True)
 class Child:
     """`serving` is set while the child serves, `settled` from the first time on that it served or ended; `failure` is
-    the sentence about its last end."""
+    the sentence about its last end. A child is one of our commands with `arguments`, which says itself when it serves,
+    or another `program`, which serves once `probe` says so."""
 
     name: str
     arguments: Sequence[str]
     log: Path | None
     """None: it writes where we write."""
+    program: Sequence[str] = ()
+    probe: Callable[[], Awaitable[bool]] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    stop_signal: signal.Signals = signal.SIGTERM
+    user: int | None = None
     serving: asyncio.Event = field(default_factory=asyncio.Event)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     failure: str = ""
@@ -120,10 +127,12 @@ class Children:
         reading, writing = os.pipe()
         parent = os.getpid()
         try:
+            ours = (sys.executable, "-m", "lakestream.cli", *child.arguments, "--ready-fd", str(writing))
             with child.log.open("ab") if child.log else nullcontext() as log:
                 child.process = await asyncio.create_subprocess_exec(
-                    sys.executable,
-                    *("-m", "lakestream.cli", *child.arguments, "--ready-fd", str(writing)),
+                    *(child.program or ours),
+                    env=os.environ | dict(child.environment),
+                    user=child.user,
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -133,7 +142,7 @@ class Children:
                 )
         finally:
             os.close(writing)
-        announced = asyncio.create_task(_announce(reading, lambda: self._serves(child)))
+        announced = asyncio.create_task(_announce(reading, child.probe, lambda: self._serves(child)))
         if self._stop.is_set():
             _signal(child, signal.SIGKILL)
         status = await child.process.wait()
@@ -145,7 +154,7 @@ class Children:
 async def _end(running: Sequence[Child], timeout_s: float) -> None:
     """Whoever does not end in time is killed."""
     for child in running:
-        _signal(child, signal.SIGTERM)
+        _signal(child, child.stop_signal)
     waits = [asyncio.create_task(child.process.wait()) for child in running if child.process]
     if waits:
         await asyncio.wait(waits, timeout=timeout_s)
@@ -199,7 +208,13 @@ def _die_with(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def _announce(reading: int, serves: Callable[[], None]) -> None:
+async def _announce(reading: int, probe: Callable[[], Awaitable[bool]] | None, serves: Callable[[], None]) -> None:
+    if probe is not None:
+        os.close(reading)
+        while not await probe():  # noqa: ASYNC110  it is another's process
+            await asyncio.sleep(_PROBE_S)
+        serves()
+        return
     loop = asyncio.get_running_loop()
     stream = asyncio.StreamReader()
     transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stream), os.fdopen(reading, "rb"))

@@ -26,8 +26,17 @@ class ListedDoor:
 class Greeting:
     """The parts of one `up`. Until the panel is shown, changes are what it will tell."""
 
-    def __init__(self, data: Path, brokers: Sequence[ListedDoor], http: ListedDoor, pipeline: Child | None) -> None:
+    def __init__(
+        self,
+        data: Path,
+        brokers: Sequence[ListedDoor],
+        http: Sequence[ListedDoor],
+        pipeline: Child | None,
+        facts: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """`facts`: what else the panel tells."""
         self.data = data
+        self._facts = facts
         self.brokers = brokers
         self.http = http
         self.pipeline = pipeline
@@ -40,11 +49,13 @@ class Greeting:
             warn(child.failure)
         elif child is self.pipeline:
             say("The pipeline is running: records appear in their tables within seconds.")
-        elif child is self.http.child:
-            say(f"The catalog answers at {_catalog(self.http)}.")
         else:
-            door = next(door for door in self.brokers if door.child is child)
-            say(f"{child.name} answers at {door.address}.")
+            for door in self.http:
+                if door.child is child:
+                    say(f"The catalog answers at {_catalog(door)}.")
+            for door in self.brokers:
+                if door.child is child:
+                    say(f"{child.name} answers at {door.address}.")
 
     def refusals(self) -> list[str]:
         """Why no broker can serve, each reason once; nothing if one of them serves, or may when it is tried again."""
@@ -57,7 +68,7 @@ class Greeting:
         self.shown = True
         serving = [door for door in self.brokers if door.child.serving.is_set()]
         first = (serving or self.brokers)[0].address
-        catalog = _catalog(self.http)
+        catalog = _catalog(self.http[0])
         program = os.path.relpath(sys.argv[0]) if Path(sys.argv[0]).name == "lakestream" else "python -m lakestream.cli"
         bootstrap = "" if first == DEFAULT_BOOTSTRAP else f" -b {first}"
         rest = "" if catalog == DEFAULT_CATALOG else f" --catalog {catalog}"
@@ -69,7 +80,9 @@ class Greeting:
             if not door.child.serving.is_set():
                 why = door.child.failure or f"{door.child.name} is starting"
                 facts.add_row("[bold yellow]missing[/]", escape(f"{door.address}: {why}"))
-        facts.add_row("Catalog", f"{catalog} [dim](starting)[/]")
+        facts.add_row("Catalog", f"{', '.join(map(_catalog, self.http))} [dim](starting)[/]")
+        for name, told in self._facts:
+            facts.add_row(name, escape(told))
         facts.add_row("Data", escape(str(self.data)))
         facts.add_row("Pipeline", "starting; nothing waits for it" if self.pipeline else "not started")
         facts.add_row()

@@ -16,6 +16,7 @@ from typer.main import get_command
 
 COMMANDS = {
     "up": "Start everything on this machine: brokers, HTTP door, Spark pipeline.",
+    "cluster": "Start a whole cluster on this machine, on PostgreSQL and an S3 server.",
     "topic": "Create, list, describe and delete topics.",
     "produce": "Write records to a topic, from the command line or line by line from standard input.",
     "consume": "Read records from a topic.",

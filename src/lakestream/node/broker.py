@@ -91,10 +91,10 @@ async def _serve_as(
         coordinator = GroupCoordinator(engine, settings.kafka.groups)
         groups = Groups(coordinator, ALLOW_ALL, backends.runtime.clock)
         server = KafkaServer(Streams(engine, ALLOW_ALL), groups, settings.kafka, KafkaMetrics(backends.registry))
-        await server.start(listener)
-        try:
-            watch_broker(backends, engine, coordinator, server, tables)
-            async with monitoring(settings.monitor, backends.registry, Readiness(backends, stop.is_set)):
+        watch_broker(backends, engine, coordinator, server, tables)
+        async with monitoring(settings.monitor, backends.registry, Readiness(backends, stop.is_set)):
+            await server.start(listener)
+            try:
                 ready()
                 await tables.loaded()
                 settle_memory()
@@ -103,11 +103,11 @@ async def _serve_as(
                 stopping.cancel()
                 if engine.failed.done():
                     engine.failed.result()
-        finally:
-            log.info("stopping: clients are sent to other brokers")
-            # A broker that is alone has nobody to send its clients to: they wait for its return.
-            others = await engine.retire()
-            await server.stop(STOP_GRACE_MS, HANDOVER_MS if others else 0)
+            finally:
+                log.info("stopping: clients are sent to other brokers")
+                # A broker that is alone has nobody to send its clients to: they wait for its return.
+                others = await engine.retire()
+                await server.stop(STOP_GRACE_MS, HANDOVER_MS if others else 0)
     finally:
         await engine.stop()
 
