@@ -8,7 +8,7 @@ everything in turn anyway; and whoever must know (cuts, drains, fetches) reads h
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
@@ -29,8 +29,10 @@ TOUCH_MS: Final = 200
 MAX_TOPICS: Final = 2_000
 """What one row holds. Beyond it the oldest touches fall out, and readers that come too late for them look at all."""
 _ID_BYTES: Final = 16
+_LOOK_S: Final = 5.0
+"""How often a broker that has nothing to tell looks whether its row is there."""
 
-LiveSessions = Callable[[], Awaitable[Collection[str]]]
+LiveSessions = Callable[[], Awaitable[frozenset[str]]]
 
 
 class Touched(msgspec.Struct, frozen=True, array_like=True):
@@ -67,13 +69,21 @@ class Touches:
         self._fresh[topic_id] = None
         self._woken.set()
 
+    async def begin(self) -> None:
+        """A broker that lives and has no row is one that tells nothing: then readers look at everything."""
+        await self._replace(codec.encode(self._row(), self._address))
+
     async def run(self) -> None:
         """Until it is cancelled. What could not be written is written with the next that can."""
         while True:
-            await self._woken.wait()
+            try:
+                async with asyncio.timeout(_LOOK_S):
+                    await self._woken.wait()
+            except TimeoutError:
+                pass
             self._woken.clear()
             try:
-                await self.write()
+                await (self.write() if self._fresh else self._restore())
             except LakestreamError as error:
                 log.warning("what was appended to cannot be told to others now: %s", error)
                 self._woken.set()
@@ -95,6 +105,12 @@ class Touches:
         except BaseException:
             self._fresh = fresh | self._fresh
             raise
+
+    async def _restore(self) -> None:
+        """The row, if somebody took this broker for dead."""
+        [entry] = await self._store.get([self._address])
+        if entry is None:
+            await self.begin()
 
     async def _replace(self, row: bytes) -> None:
         """On what is there, so that an earlier write that arrives late does not take this one's place."""
@@ -156,6 +172,9 @@ class Feed:
         # A row that is gone was a dead broker's: another reader has cleared it away, maybe before its last touches
         # were seen here.
         vanished = self._seen.keys() - {entry.key for entry in entries}
+        if live - {entry.key.removeprefix(_ROWS[0]) for entry in entries}:
+            # A broker that starts, or one of a version that does not write to the feed.
+            is_complete = False
         if dead or vanished:
             is_complete = False
             for key in (*vanished, *(entry.key for entry in dead)):

@@ -123,6 +123,7 @@ class StreamEngine:
         if self._disks is not None:
             await self._disks.start()
         await self.brokers.register(self.broker)
+        await self._touches.begin()
         await self._lanes.start(self._fail, self.cluster_id)
         if self._disks is not None:
             self._spawn(self._disks.run())

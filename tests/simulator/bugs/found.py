@@ -60,7 +60,7 @@ FIRST_SEEDS: Final = {
     "stale-head-says-out-of-range": 2,
     "stale-producer-state": 213,
     "table-commit-before-its-receipt": 31,
-    "touch-lost-and-no-sweep": 193,
+    "touch-lost-and-no-sweep": 171,
     "two-commit-loops": 500,
     "two-coordinators-of-one-group": 31,
     "unknown-outcome-decided-by-the-extent": 303,

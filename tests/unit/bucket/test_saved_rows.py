@@ -51,6 +51,7 @@ async def test_a_pass_reads_what_was_touched_and_the_others_in_turn() -> None:
         table = Transaction(f"table/{topic.topic_id.hex}", {}, {"pointer": b"at " + topic.name.encode()})
         await world.store.transact([table])
     touches, producer, store = Touches(world.store, "one"), Producer(world, "one"), Counted(world.store)
+    await touches.begin()
     saved = SavedRows(store, world.runtime)  # type: ignore[arg-type]
 
     def known() -> dict[tuple[str, str], bytes]:

@@ -140,6 +140,7 @@ async def test_an_idle_tick_with_many_topics_reads_a_few_rows() -> None:
     brokers = Brokers(world.store, ttl_ms=86_400_000)
     await brokers.register(Broker(1, "h", 1, None, "one"))
     touches, store = Touches(world.store, "one"), Counted(world.store)
+    await touches.begin()
     worker = worker_of(world, store)
     while (await worker.tick()).more:
         pass
@@ -181,6 +182,7 @@ async def test_a_topic_that_wakes_up_waits_for_its_interval_as_before() -> None:
     brokers = Brokers(world.store, ttl_ms=86_400_000)
     await brokers.register(Broker(1, "h", 1, None, "one"))
     touches, worker, producer = Touches(world.store, "one"), worker_of(world, world.store), Producer(world, "one")
+    await touches.begin()
     for _ in range(30):
         world.clock.ms += 5_000
         await worker.tick()

@@ -131,6 +131,7 @@ async def test_rows_of_dead_brokers_vanish_and_readers_look_at_everything() -> N
     brokers = Brokers(store, ttl_ms=1_000)
     await brokers.register(Broker(1, "h", 1, None, "one"))
     touches = Touches(store, "one")
+    await touches.begin()
     first, second = Feed(store, brokers.sessions), Feed(store, brokers.sessions)
     touches.touch(topic(1))
     await touches.write()
@@ -150,6 +151,30 @@ async def test_rows_of_dead_brokers_vanish_and_readers_look_at_everything() -> N
     touches.touch(topic(3))
     await touches.write()
     assert topic(3) in (await first.read()).topics
+
+
+async def test_a_broker_that_lives_and_tells_nothing_makes_readers_look_at_everything() -> None:
+    store = MemoryStore(system())
+    one, reading = Touches(store, "one"), reader(store, "one", "of an older version")
+    await one.begin()
+    await reading.read()
+    assert not (await reading.read()).is_complete
+    reading = reader(store, "one")
+    await reading.read()
+    assert await reading.read() == Changes(frozenset(), is_complete=True)
+
+
+async def test_a_broker_that_was_taken_for_dead_puts_its_row_back() -> None:
+    store = MemoryStore(system())
+    touches = Touches(store, "one")
+    await touches.begin()
+    [row] = await store.range(FEED, "", "~")
+    await store.transact([Transaction(FEED, {}, {}, deletes=[row.key])])
+    with patch.object(feed, "_LOOK_S", 0.001):
+        task = asyncio.create_task(touches.run())
+        while not await store.range(FEED, "", "~"):
+            await asyncio.sleep(0.001)
+        task.cancel()
 
 
 async def test_a_row_that_cannot_be_read_tells_that_something_is_missing() -> None:
