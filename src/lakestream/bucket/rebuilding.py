@@ -11,9 +11,11 @@ no table.
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from lakestream.bucket.gaps import Candidate, KnownBatches, Placement, Waiting, accept, fill, remember
 from lakestream.errors import StorageError
-from lakestream.metadata.log.commit import Batch, batch_at, remembered_offset
+from lakestream.metadata.log.commit import UNKNOWN_PRODUCER, Batch, batch_at, remembered_offset
 from lakestream.metadata.log.head import Extent, ProducerState
 from lakestream.model import StreamPartition
 from lakestream.objects import Buffer
@@ -70,6 +72,8 @@ async def rebuild(
 ) -> Rebuilt:
     """`fates` by object key. `places`: the stores that have an object. Raises `StorageError` where records that were in
     the log are in no object any more."""
+    forgotten = {number: state for number, state in producers.items() if _is_forgotten(state)}
+    producers = {number: state for number, state in producers.items() if number not in forgotten}
     evidence = _Evidence(producers)
     for section in sorted(sections, key=lambda each: each.order):
         span, fate = section.span, fates.get(section.object_key)
@@ -95,7 +99,22 @@ async def rebuild(
     await work.append(evidence.candidates)
     left = sum(batch.record_count for each in evidence.candidates for batch in each.unplaced)
     work.rebuilt.left_out = evidence.repeated + left
+    for number, state in forgotten.items():
+        _close_again(work.rebuilt.producers, number, state)
     return work.rebuilt
+
+
+def _is_forgotten(state: ProducerState) -> bool:
+    """Closed when its row had expired: it tells nothing of what the epoch had appended before."""
+    return not state.runs and state.closed == UNKNOWN_PRODUCER
+
+
+def _close_again(producers: dict[int, ProducerState], number: int, saved: ProducerState) -> None:
+    known = producers.get(number)
+    if known is None or known.epoch < saved.epoch:
+        producers[number] = saved
+    elif known.epoch == saved.epoch:
+        producers[number] = msgspec.structs.replace(known, closed=saved.closed)
 
 
 @dataclass(slots=True)

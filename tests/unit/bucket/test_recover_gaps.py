@@ -10,7 +10,7 @@ from support.records import parse
 
 from lakestream.bucket.rebuilding import Fate, FoundSection, Rebuilt, rebuild
 from lakestream.errors import StorageError
-from lakestream.metadata.log.commit import Offer, batch_at, decide
+from lakestream.metadata.log.commit import UNKNOWN_PRODUCER, Offer, batch_at, decide
 from lakestream.metadata.log.head import Accepted, Head, ProducerState
 from lakestream.model import StreamPartition
 from lakestream.records import crc32c
@@ -175,6 +175,18 @@ async def test_a_gap_from_before_the_row_expired_is_filled_though_the_state_tell
     rebuilt = await log.rebuild(saved=log.producers)
     assert log.read(rebuilt) == log.records
     assert {extent.object_key for extent in rebuilt.extents} == {"a-1", "b-1", "c-1"}
+
+
+async def test_an_epoch_that_was_closed_after_its_row_had_expired_keeps_what_it_had_appended() -> None:
+    """The saved state tells nothing of the time before, only that nothing more can land."""
+    log = Log()
+    log.commit(log.put("a", numbered(1, 0, b"zero")), receipt=False)
+    closed = ProducerState(0, (), 0, 5, UNKNOWN_PRODUCER)
+    rebuilt = await log.rebuild(saved={1: closed, 2: closed})
+    assert log.read(rebuilt) == log.records
+    assert rebuilt.producers[2] == closed
+    assert rebuilt.producers[1].closed == UNKNOWN_PRODUCER
+    assert rebuilt.producers[1].runs[-1].last_sequence == 0
 
 
 async def test_behind_the_end_an_attempt_at_a_batch_that_is_there_is_left_out() -> None:
