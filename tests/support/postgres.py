@@ -97,6 +97,43 @@ def postgres_server(programs: str, password: str = "", *, synced: bool = False) 
         yield PostgresServer(command, port, folder / "postgres.log", runs_as, password)
 
 
+@contextmanager
+def standby_of(primary: PostgresServer) -> Iterator[PostgresServer]:
+    """A data directory of a second server that follows the first, which must be up: streaming replication. The first
+    then waits for it with every commit; the second, should it take the place of the first, waits for nobody."""
+    with tempfile.TemporaryDirectory(prefix="standby-", dir=primary.log.parent.parent) as name:
+        folder, port = Path(name), free_ports()
+        if primary.runs_as is not None:
+            os.chown(folder, primary.runs_as, -1)
+        data, programs = folder / "data", Path(primary.command[0]).parent
+        copy = [f"{programs}/pg_basebackup", "-D", data, "-R", "-X", "stream", "-c", "fast"]
+        place = ["-h", HOST, "-p", str(primary.port), "-U", USER]
+        environment = os.environ | {"PGPASSWORD": primary.password}
+        subprocess.run([*copy, *place], check=True, cwd=folder, user=primary.runs_as, env=environment)
+        command = (primary.command[0], "-D", str(data), *primary.command[3:5], "-p", str(port), *primary.command[7:])
+        yield PostgresServer(command, port, folder / "postgres.log", primary.runs_as, primary.password)
+
+
+def wait_for_standbys(primary: PostgresServer) -> None:
+    """From now on each commit of this server waits for its standby."""
+    _execute(primary, "ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
+
+
+def promote(standby: PostgresServer) -> None:
+    _execute(standby, "SELECT pg_promote()")
+
+
+def _execute(server: PostgresServer, *statements: str) -> None:
+    connection = psycopg2.connect(user=USER, password=server.password, host=HOST, port=server.port, dbname="postgres")
+    try:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+    finally:
+        connection.close()
+
+
 def _temporary(user: pwd.struct_passwd | None) -> str | None:
     """A folder for temporary files that the user may enter, too."""
     places = [tempfile.gettempdir(), "/tmp", "/var/tmp"]

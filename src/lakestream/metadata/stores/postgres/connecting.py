@@ -3,10 +3,10 @@
 import asyncio
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
@@ -17,6 +17,8 @@ SCHEMES: Final = ("postgres", "postgresql")
 CONNECT_TIMEOUT_S: Final = 10.0
 COMMAND_TIMEOUT_S: Final = 15.0
 """Above the server's own time-out: an answer that says "rolled back" is better than none."""
+
+T = TypeVar("T")
 
 _SESSION: Final = {
     "application_name": "lakestream",
@@ -42,7 +44,7 @@ LOST: Final = (
     asyncpg.ReadOnlySQLTransactionError,  # a former primary
 )
 """Nothing more is to be had from this connection."""
-_ROLLED_BACK: Final = (asyncpg.TransactionRollbackError, asyncpg.LockNotAvailableError)
+ROLLED_BACK: Final = (asyncpg.TransactionRollbackError, asyncpg.LockNotAvailableError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,6 @@ class Server:
         return {
             "dsn": self.url,
             "timeout": CONNECT_TIMEOUT_S,
-            "command_timeout": COMMAND_TIMEOUT_S,
             "server_settings": settings,
             "target_session_attrs": "read-write",
         }
@@ -78,6 +79,21 @@ def server_of(url: str) -> Server:
     hosts = parts.netloc.rpartition("@")[2] or "the default host"
     place = f"postgres://{hosts}{parts.path} (schema {schema})"
     return Server(urlunsplit(parts._replace(query=urlencode(options))), schema, place)
+
+
+async def asked(connection: asyncpg.Connection, question: Coroutine[Any, Any, T]) -> T:
+    """The answer, or `TimeoutError`. Whoever gives up leaves the server alone: asyncpg would have it cancel, and a
+    commit that waits for its standby is then visible without being there, to be lost with the next fail-over."""
+    task = asyncio.ensure_future(question)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=COMMAND_TIMEOUT_S)
+        if not done:
+            raise TimeoutError(f"no answer in {COMMAND_TIMEOUT_S:.0f} s")
+        return task.result()
+    finally:
+        if not task.done():
+            connection.terminate()
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
 
 @contextmanager
@@ -107,7 +123,7 @@ def errors_translated(place: str) -> Iterator[None]:
     """Tells PostgreSQL's errors in the store's words. What is not known to be decided is unknown."""
     try:
         yield
-    except _ROLLED_BACK as error:
+    except ROLLED_BACK as error:
         raise Unavailable(f"{place} rolled back, nothing was written: {_words(error)}") from error
     except asyncpg.DiskFullError as error:
         raise Unavailable(f"the disk of {place} is full, nothing was written; free some space") from error

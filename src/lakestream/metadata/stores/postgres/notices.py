@@ -15,7 +15,7 @@ from typing import Final
 import asyncpg
 
 from lakestream.errors import LakestreamError
-from lakestream.metadata.stores.postgres.connecting import Server, errors_translated
+from lakestream.metadata.stores.postgres.connecting import Server, asked, errors_translated
 from lakestream.metadata.stores.watching import Watchers
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class Notices:
             self._woken.clear()
             if self._changed:
                 changed, self._changed = self._changed, {}
-                await connection.execute(_NOTIFY, self._channel, _payloads(changed))
+                await asked(connection, connection.execute(_NOTIFY, self._channel, _payloads(changed)))
                 await asyncio.sleep(GATHER_S)
                 continue
             try:
@@ -92,7 +92,7 @@ class Notices:
                     await self._woken.wait()
             except TimeoutError:
                 # Equal: no transaction that wrote has ended since.
-                seen = await connection.fetchval("SELECT pg_current_snapshot()::text")
+                seen = await asked(connection, connection.fetchval("SELECT pg_current_snapshot()::text"))
                 if seen != snapshot:
                     snapshot = seen
                     self._watchers.something_changed()

@@ -6,6 +6,10 @@ neighbours alone. Leases expire by the server's clock, read under the shard's lo
 
 What a lost connection did is unknown and raised as `Unavailable`. Reads are asked once more; writes never are, except
 after a deadlock or a serialization failure, which the server has rolled back.
+
+After a write of unknown outcome nothing is read before another write was acknowledged: a primary that crashed, or whose
+wait for its standby was cancelled, shows what the standby lacks, and a caller would take that for kept. A standby that
+has the later write has all before it.
 """
 
 import asyncio
@@ -18,7 +22,15 @@ import asyncpg
 from lakestream.errors import Unavailable
 from lakestream.metadata import codec
 from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Lease, Outcome, Refused, Transaction
-from lakestream.metadata.stores.postgres.connecting import LOST, Server, errors_translated, opening, server_of
+from lakestream.metadata.stores.postgres.connecting import (
+    LOST,
+    ROLLED_BACK,
+    Server,
+    asked,
+    errors_translated,
+    opening,
+    server_of,
+)
 from lakestream.metadata.stores.postgres.notices import Notices
 from lakestream.metadata.stores.postgres.requests import arguments
 from lakestream.metadata.stores.postgres.schema import prepare
@@ -83,6 +95,8 @@ class PostgresStore:
         )
         self._transact = f"SELECT * FROM {schema}.transact({', '.join(f'${n}' for n in range(1, 17))})"
         self._acquire = f"SELECT * FROM {schema}.acquire_lease($1, $2, $3, $4, $5)"
+        self._settle = f"SELECT {schema}.lock_shards(ARRAY['settling'::bytea])"
+        self._is_unsettled = False
         self._release = f"SELECT {schema}.release_lease($1, $2, $3)"
         self._leases = (
             "SELECT key, value, token, remaining_ms FROM (SELECT key, value, token,"
@@ -166,6 +180,8 @@ class PostgresStore:
             self._pool.terminate()
 
     async def _read(self, query: str, *values: object) -> list[Any]:
+        if self._is_unsettled:
+            await self._write(self._settle)
         try:
             return await self._ask(query, *values)
         except Unavailable:  # an idle connection that the server has ended, say
@@ -174,8 +190,11 @@ class PostgresStore:
     async def _write(self, query: str, *values: object) -> list[Any]:
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                return await self._ask(query, *values)
+                rows = await self._ask(query, *values)
+                self._is_unsettled = False
+                return rows
             except Unavailable as error:
+                self._is_unsettled |= not isinstance(error.__cause__, ROLLED_BACK)
                 if not isinstance(error.__cause__, asyncpg.TransactionRollbackError) or attempt == ATTEMPTS:
                     raise
         raise AssertionError("the last attempt returns or raises")
@@ -186,7 +205,7 @@ class PostgresStore:
         with errors_translated(self._place):
             async with self._pool.acquire() as connection:
                 try:
-                    rows: list[Any] = await connection.fetch(query, *values)
+                    rows: list[Any] = await asked(connection, connection.fetch(query, *values))
                 except LOST:
                     connection.terminate()  # the next one looks for the primary
                     raise
