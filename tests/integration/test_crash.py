@@ -13,7 +13,6 @@ CRASH_SEED chooses the faults, CRASH_SECONDS the length of the long run, CRASH_R
 import os
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,16 +21,15 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 from conftest import need
-from kio.schema.errors import ErrorCode
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
+from support.audit import Stream, check_acked, check_group, read_all
 from support.crowd import Crew, Follower, Member, Watch, Writer, wait_until
-from support.door import Client, span
 from support.loops import run
 from support.outages import Outages
 from support.postgres import postgres_programs, postgres_server
 from support.processes import Cluster, Running, free_ports
-from support.records import Record, parse
+from support.records import Record
 from support.s3 import environment as s3_environment
 from support.storm import COMMITTED, Storm, Victim
 
@@ -56,74 +54,6 @@ FAST = {
     "LAKESTREAM_PIPELINE_INTERVAL_MS": "300",
     "LAKESTREAM_PIPELINE_LEASE_MS": "1500",
 }
-FETCH = {
-    "max_wait": span(100),
-    "min_bytes": 1,
-    "max_bytes": 1 << 23,
-    "isolation_level": 0,
-    "session_id": 0,
-    "session_epoch": -1,
-    "forgotten_topics_data": (),
-}
-Stream = dict[int, list[Record]]
-
-
-async def _read(port: int, partition: int) -> list[Record]:
-    """The whole partition, from this very broker: a Kafka client would go to the one it is told to prefer.
-
-    A broker that slept may name an old end while it serves what it knows. Asked for what comes behind, it looks."""
-    client = await Client.connect(port)
-    found: list[Record] = []
-    offset = 0
-    try:
-        while True:
-            asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 22}
-            answer = await client.ask(1, 12, FETCH | {"topics": [{"topic": TOPIC, "partitions": [asked]}]})
-            (part,) = answer.responses[0].partitions
-            assert part.error_code is ErrorCode.none, (port, partition, offset, part.error_code)
-            records = parse([part.records]) if part.records else []
-            if not records:
-                assert offset == part.high_watermark, f"nothing at {offset} of partition {partition} from {port}"
-                return found
-            found += [record for record in records if record.offset >= offset]
-            offset = records[-1].offset + 1
-    finally:
-        await client.close()
-
-
-def _read_all(cluster: Cluster) -> Stream:
-    streams: Stream = {}
-    for partition in range(PARTITIONS):
-        copies = [run(_read(port, partition)) for port in cluster.ports]
-        ends = [len(copy) for copy in copies]
-        assert all(copy == copies[0] for copy in copies), f"brokers disagree on partition {partition}: {ends} records"
-        streams[partition] = copies[0]
-    return streams
-
-
-def _check_acked(stream: Stream, writers: list[Writer]) -> None:
-    """Every acknowledged record at its offset, once and in its producer's order, and nothing that was never sent."""
-    unknown = set[bytes]().union(*(writer.unknown for writer in writers))
-    for partition, records in stream.items():
-        assert [record.offset for record in records] == list(range(len(records))), "offsets are dense"
-        served = [(record.key, record.value, record.headers) for record in records]
-        acked = {offset: tuple(sent) for writer in writers for offset, sent in writer.acked[partition].items()}
-        assert len(acked) == sum(len(writer.acked[partition]) for writer in writers), "two records share an offset"
-        assert [offset for offset, sent in acked.items() if served[offset : offset + 1] != [sent]] == []
-        known = set(served)
-        placeless = [tuple(sent) for writer in writers for sent in writer.placeless[partition]]
-        assert [sent for sent in placeless if sent not in known] == [], "acknowledged, and nowhere"
-        values = Counter(record.value or b"" for record in records)
-        assert [value for value, count in values.items() if count > 1] == []
-        assert set(values) - {sent[1] for sent in (*acked.values(), *placeless)} <= unknown
-        for writer in writers:
-            assert writer.twice == []
-            mine = [int(headers[0][1] or b"") for _, value, headers in served if _by(value, writer)]
-            assert mine == sorted(mine), "order within a producer"
-
-
-def _by(value: bytes | None, writer: Writer) -> bool:
-    return (value or b"").startswith(f"{writer.name}-".encode())
 
 
 def _table(cluster: Cluster) -> Table:
@@ -170,15 +100,6 @@ def _check_bucket(cluster: Cluster) -> None:
         return written - {Path(path).name for path in named}
 
     wait_until(lambda: not orphans(), "table files that nothing names are gone", SETTLE_S)
-
-
-def _check_group(crew: Crew, stream: Stream) -> None:
-    assert crew.wrong == []
-    for partition, records in stream.items():
-        seen = crew.seen[partition]
-        skipped = [offset for offset in range(crew.committed[partition]) if offset not in seen]
-        assert skipped == [], f"the group committed {crew.committed[partition]} but was never handed these"
-        assert [offset for offset, value in seen.items() if records[offset].value != value] == []
 
 
 class World:
@@ -237,8 +158,8 @@ class World:
             writer.finish()
         for victim in storm.brokers:
             victim.running.wait_for("listens on")
-        stream = _read_all(self.cluster)
-        _check_acked(stream, writers)
+        stream = read_all(self.cluster.ports, TOPIC, PARTITIONS)
+        check_acked(stream, writers)
         ends = [len(stream[partition]) for partition in range(PARTITIONS)]
         wait_until(lambda: _in_table(self.cluster, ends), f"{ends} are in the table", SETTLE_S)
         wait_until(lambda: [len(follower.seen[n]) for n in range(PARTITIONS)] == ends, "all is followed", SETTLE_S)
@@ -247,8 +168,8 @@ class World:
             client.finish()
         assert follower.wrong == []
         assert follower.seen == {index: [record.value for record in stream[index]] for index in stream}
-        _check_group(crew, stream)
-        assert _read_all(self.cluster) == stream, "the table serves what the WAL served"
+        check_group(crew, stream)
+        assert read_all(self.cluster.ports, TOPIC, PARTITIONS) == stream, "the table serves what the WAL served"
         _check_table(_table(self.cluster), stream)
         _check_bucket(self.cluster)
         acked, unknown = sum(writer.acked_count for writer in writers), sum(len(writer.unknown) for writer in writers)
