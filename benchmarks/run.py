@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.measured import write_measured
 from benchmarks.plots import RESULTS, draw
 from benchmarks.result import QUICK, Result
 
@@ -46,7 +47,7 @@ def main() -> int:
     console.print(_table(results))
     if not QUICK and tuple(wanted) == PARTS:
         RESULTS.write_text(json.dumps(results, indent=2) + "\n")
-        written = [RESULTS, *draw(results)]
+        written = [RESULTS, write_measured(results), *draw(results)]
         console.print(f"Written: {', '.join(str(path.relative_to(Path.cwd())) for path in written)}.")
     return 0
 

@@ -24,6 +24,7 @@ COMMANDS = {
     "table": "Look at a topic's Iceberg table: query it with SQL, also as it was; tag it, roll it back.",
     "bucket": "Show whose a bucket is; make one that was moved or copied usable at its new address.",
     "recover": "Rebuild a lost metadata store from the bucket.",
+    "cost": "Estimate the bill of a workload, beside that of Apache Kafka.",
     "demo": "Write a steady stream of realistic orders.",
     "broker": "Run a Kafka broker, or one for each core.",
     "http": "Run the HTTP door: Iceberg REST catalog and health.",
