@@ -48,14 +48,14 @@ def test_an_address_that_is_no_bucket(refused: Refused) -> None:
 
 def test_a_bucket_that_is_not_there(refused: Refused, aws_address: str) -> None:
     said = refused(LAKESTREAM_BUCKET_URL="s3://nowhere/lake", **s3_environment(aws_address))
-    assert said == "error s3://nowhere/lake: there is no such bucket: create it, or correct the address"
+    assert said == "error the bucket of s3://nowhere/lake does not exist: create it, or correct bucket_url"
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT"])
 def test_rights_that_are_missing(refused: Refused, bucket: Gate, method: str) -> None:
     bucket.shut(DENIED, method)
     said = refused(LAKESTREAM_BUCKET_URL=f"s3://lake/{uuid4().hex}", **s3_environment(bucket.address))
-    assert "access was denied: check the credentials, and that they may list, read, write and delete there" in said
+    assert "access was denied, check the credentials and their rights to the bucket" in said
 
 
 def test_a_clock_that_the_bucket_refuses(refused: Refused, bucket: Gate) -> None:

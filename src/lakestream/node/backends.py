@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 OPEN_ATTEMPTS: Final = 40
 OPEN_RETRY_MS: Final = 500
+BUCKET_ATTEMPTS: Final = 5
+"""Each of them takes some seconds: requests to a bucket are repeated before they fail."""
 PROBE: Final = "lakestream/probe"
 """Written at each start, to see whether we may."""
 _LOCAL: Final = ("file://", "memory://")
@@ -48,9 +50,22 @@ async def open_backends(settings: Settings) -> AsyncIterator[Backends]:
     """Raises `RequestError` if a URL or a directory cannot be used, or if metadata store and bucket do not belong
     together or were moved: nothing of either has been used then."""
     async with open_unchecked(settings) as backends:
-        await _check_rights(backends.objects)
-        await check_identity(backends.store, backends.objects, backends.runtime, metadata_place(settings))
+        await _check_bucket(settings, backends)
         yield backends
+
+
+async def _check_bucket(settings: Settings, backends: Backends) -> None:
+    """It may be out of reach for a moment while we start: it is waited for, as the metadata store is."""
+    for is_last in (*[False] * (BUCKET_ATTEMPTS - 1), True):
+        try:
+            await _check_rights(backends.objects)
+            await check_identity(backends.store, backends.objects, backends.runtime, metadata_place(settings))
+            return
+        except Unavailable as error:
+            if is_last:
+                raise
+            log.warning("waiting for the bucket: %s", error)
+        await asyncio.sleep(OPEN_RETRY_MS / 1000)
 
 
 def saving_rows(settings: Settings, backends: Backends) -> AbstractAsyncContextManager[None]:

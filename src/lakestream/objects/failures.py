@@ -24,6 +24,7 @@ _KEY_SERVERS: Final = (
     "login.microsoftonline.com",
 )
 """Where a client without keys of its own asks for some."""
+_WRONG_CLOCK: Final = "RequestTimeTooSkewed"
 _THROTTLED: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 _AGAIN: Final = (*_THROTTLED, HTTPStatus.REQUEST_TIMEOUT)
 
@@ -58,6 +59,8 @@ def told(url: str, key: str, error: Exception) -> LakestreamError:
         return ObjectMissing(f"{place} does not exist")
     if isinstance(error, AlreadyExistsError):
         return Conflict(f"{place} exists already")
+    if _WRONG_CLOCK in str(error):
+        return StoreRefused(f"{place}: the object store refuses this machine's clock, which is wrong: set it")
     if isinstance(error, PermissionDeniedError | UnauthenticatedError) or status in (401, 403):
         return StoreRefused(
             f"{place}: access was denied, check the credentials and their rights to the bucket: {words(error)}"
