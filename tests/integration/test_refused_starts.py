@@ -1,16 +1,14 @@
 """A broker that is started on something that it cannot use ends at once, with one sentence that says what to change; it
 has written nothing, and it never repeats a password."""
 
-import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
-import asyncpg
 import pytest
 from conftest import need
 from support.gate import DENIED, Gate, gate
-from support.postgres import PostgresServer, postgres_programs, postgres_server
+from support.postgres import PostgresServer, execute, postgres_programs, postgres_server
 from support.processes import Cluster, Running, free_ports
 from support.s3 import environment as s3_environment
 
@@ -84,12 +82,7 @@ def test_a_database_of_another_version(
     url = f"{server.url}?schema=newer"
     cluster(1, environment={"LAKESTREAM_METADATA_URL": url}).brokers[0].stop()
 
-    async def change() -> None:
-        connection = await asyncpg.connect(server.url)
-        await connection.execute("UPDATE newer.format SET version = 99")
-        await connection.close()
-
-    asyncio.run(change())
+    execute(server, "UPDATE newer.format SET version = 99")
     assert "format 99" in refused(LAKESTREAM_METADATA_URL=url)
 
 

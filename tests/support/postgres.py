@@ -116,14 +116,14 @@ def standby_of(primary: PostgresServer) -> Iterator[PostgresServer]:
 
 def wait_for_standbys(primary: PostgresServer) -> None:
     """From now on each commit of this server waits for its standby."""
-    _execute(primary, "ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
+    execute(primary, "ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
 
 
 def promote(standby: PostgresServer) -> None:
-    _execute(standby, "SELECT pg_promote()")
+    execute(standby, "SELECT pg_promote()")
 
 
-def _execute(server: PostgresServer, *statements: str) -> None:
+def execute(server: PostgresServer, *statements: str) -> None:
     connection = psycopg2.connect(user=USER, password=server.password, host=HOST, port=server.port, dbname="postgres")
     try:
         connection.autocommit = True
