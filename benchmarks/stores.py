@@ -1,5 +1,6 @@
 """What a commit of a WAL object costs on each metadata store, by the number of its partitions: for every one a checked
-head and an extent, all in one call. Both stores sync what they acknowledge."""
+head and an extent, all in one call. All stores sync what they acknowledge. Oxia is measured if its server was built
+(`make oxia`), from one process, as that server demands."""
 
 import asyncio
 import tempfile
@@ -7,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from support.oxia import oxia_program, real_oxia
 from support.postgres import postgres_programs, postgres_server
 
 from benchmarks.result import QUICK, Result, versus, with_curve
@@ -36,7 +38,25 @@ def run() -> list[Result]:
     points = [(count, rate * count) for count, rate in server.items()]
     title = "Partitions a second that one connection to PostgreSQL commits"
     results[-1] = with_curve(results[-1], "stores", title, x="partitions of a commit", y="partitions/s", points=points)
-    return results
+    return results + _on_oxia(embedded)
+
+
+def _on_oxia(embedded: dict[int, float]) -> list[Result]:
+    program = oxia_program()
+    if program is None:
+        return []
+    with real_oxia(program) as url:
+        rates = asyncio.run(_rates(url))
+    return [
+        versus(
+            f"commits of {count:,} partitions, Oxia 0.14 beside SQLite",
+            rates[count],
+            embedded[count],
+            "/s",
+            at_least=0.1,
+        )
+        for count in PARTITIONS
+    ]
 
 
 async def _rates(url: str) -> dict[int, float]:

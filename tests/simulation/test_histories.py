@@ -12,12 +12,14 @@ import pytest
 from simulator.bugs import BUGS, seeds_for
 from simulator.bugs.found import FIRST_SEEDS
 from simulator.history import run
+from simulator.oxia_store import ON_OXIA
 from simulator.policies import KEPT
 from simulator.pool import explain, play
 
 FIRST_SEED = 1
 HISTORIES = 1_000
 UPKEEP_HISTORIES = 150
+OXIA_HISTORIES = 120
 
 LIMIT = 1_000
 """Histories within which every planted bug is found."""
@@ -66,6 +68,12 @@ def test_no_history_breaks_an_invariant() -> None:
 def test_no_history_with_upkeep_breaks_an_invariant() -> None:
     """Merges, folds and retention, by two keepers at once; the seeds below have few such histories among them."""
     for report in play(KEPT[0], UPKEEP_HISTORIES, step=KEPT[0]):
+        assert report.violation is None, explain(report)
+
+
+def test_no_history_on_oxia_breaks_an_invariant() -> None:
+    """The same engine, each process with the real store on a made-up Oxia that tears its batches."""
+    for report in play(ON_OXIA, OXIA_HISTORIES):
         assert report.violation is None, explain(report)
 
 

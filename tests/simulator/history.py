@@ -39,6 +39,7 @@ from simulator.loop import START_S, SimulatedLoop, Stuck
 from simulator.losses import LOSSES, LossActor
 from simulator.membership import Membership
 from simulator.outsiders import EngineActor, OwnerActor
+from simulator.oxia_store import ON_OXIA, SimulatedOxiaStore, hasty
 from simulator.policies import MERGES, policy_of, suited
 from simulator.scene import draw_scene, with_group
 from simulator.tables import SimulatedTiles
@@ -73,7 +74,7 @@ def run(seed: int) -> Report:
     history = History(seed, loop)
     violation: str | None = None
     try:
-        with watched(history.auditor.fail), small_folds(), history.first_sequence():
+        with watched(history.auditor.fail), small_folds(), history.first_sequence(), hasty():
             loop.run_until_complete(history.play())
     except Violation as error:
         violation = str(error)
@@ -104,11 +105,12 @@ class History:
         self.policy = kept or MERGES
         self.scene = scene if kept is None else suited(scene, kept)
         self.world = World(self.loop, random, self.scene.faults)
-        self.store = SimulatedStore(self.world)
+        self.auditor = Auditor(self.world)
+        self.is_on_oxia = self.seed >= ON_OXIA
+        self.store = SimulatedOxiaStore(self.world, self.auditor) if self.is_on_oxia else SimulatedStore(self.world)
         self.objects = SimulatedObjects(
             self.world, stale_s=self.scene.stale_s, partial_deletes=self.scene.partial_deletes
         )
-        self.auditor = Auditor(self.world)
         self.auditor.forgetful = self.scene.forgetful
         self.watcher = Watcher(self.world, self.store, self.objects, self.tables, self.auditor, self.policy)
         self.delta = SimulatedDelta(self.world, self.tables, self.auditor)

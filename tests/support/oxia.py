@@ -7,6 +7,7 @@ import asyncio
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -201,14 +202,43 @@ def _got(record: Record | None) -> wire.GetResponse:
 @asynccontextmanager
 async def fake_oxia(fake: FakeOxia) -> AsyncIterator[FakeOxia]:
     """Serves it in this event loop."""
-    server = Server([fake])
+    server, connected = Server([fake]), []
+    make = server._protocol_factory
+
+    def kept() -> Any:
+        connected.append(make())
+        return connected[-1]
+
+    server._protocol_factory = kept  # type: ignore[method-assign]
     await server.start(HOST, fake.port)
     fake.port = server._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
     try:
         yield fake
     finally:
         server.close()
+        # The library waits for its clients to go.
+        for protocol in connected:
+            protocol.connection.close()
         await server.wait_closed()
+        await asyncio.sleep(0)
+
+
+@contextmanager
+def oxia_thread(fake: FakeOxia) -> Iterator[FakeOxia]:
+    """Serves it in a thread of its own, for other processes."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="made-up Oxia")
+    thread.start()
+    serving = fake_oxia(fake)
+    try:
+        yield asyncio.run_coroutine_threadsafe(serving.__aenter__(), loop).result(10)
+    finally:
+        try:
+            asyncio.run_coroutine_threadsafe(serving.__aexit__(None, None, None), loop).result(30)
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(10)
+            loop.close()
 
 
 def oxia_program() -> str | None:

@@ -1,5 +1,6 @@
 """The first seed that found each planted bug when `python -m simulator.bugs` last measured it: from 1 on, of bugs in
-the upkeep of tables, and of those that a loss of the store shows, among the seeds that have it."""
+the upkeep of tables, and of those that a loss of the store shows, among the seeds that have it; of bugs on Oxia, among
+the seeds that play there."""
 
 from typing import Final
 
@@ -25,11 +26,13 @@ FIRST_SEEDS: Final = {
     "frontier-from-the-plan": 15,
     "frontier-moved-back-by-a-zombie": 42,
     "gap-told-without-closing-the-epoch": 5805,
+    "graves-dropped-unswept": 1_000_000_090,
     "head-older-than-the-view": 33_255,
     "late-commit-of-offsets": 206,
     "late-creation-of-a-log": 172,
     "late-save-of-a-generation": 102,
     "lease-without-fence": 55,
+    "lost-answer-taken-for-a-lost-race": 1_000_000_061,
     "lower-sequence-taken-for-a-duplicate": 62,
     "marker-lost-with-its-snapshot": 35,
     "members-answered-before-they-are-stored": 1095,
@@ -46,19 +49,25 @@ FIRST_SEEDS: Final = {
     "old-epoch-accepted": 566,
     "orphan-reaped-too-early": 56,
     "property-only-commit": 1,
+    "reader-does-not-read-the-root-again": 1_000_000_080,
     "reader-routed-by-the-head": 29,
+    "reader-without-the-redo": 1_000_000_000,
     "receipts-deleted-with-their-object": 13_905,
+    "redo-not-finished-by-the-next-writer": 1_000_000_001,
     "refusals-not-marked-in-receipts": 990,
     "replaces-whatever-is-new": 35,
     "retry-after-unknown-outcome": 18,
     "rollback-takes-the-frontier-along": 214,
+    "rows-count-however-late": 1_000_000_234,
     "rows-dropped-before-the-log-start": 495,
+    "rows-written-before-the-root": 1_000_000_001,
     "sections-appended-as-they-were-written": 1067,
     "sequence-wraparound": 16,
     "sequences-checked-in-the-cache-alone": 22,
     "session-mark-dropped-too-early": 116,
     "stale-head-says-out-of-range": 2,
     "stale-producer-state": 213,
+    "stale-row-resurrected": 1_000_000_090,
     "table-commit-before-its-receipt": 31,
     "touch-lost-and-no-sweep": 171,
     "two-commit-loops": 500,

@@ -7,12 +7,14 @@ from unittest.mock import patch
 
 from simulator.freshener import DOORS
 from simulator.losses import LOSSES
+from simulator.oxia_store import ON_OXIA
 from simulator.policies import KEPT
 
 Plant = Callable[[], AbstractContextManager[None]]
 BUGS: Final[dict[str, Plant]] = {}
 _SHOWN_IN: Final[dict[str, tuple[int, int]]] = {}
 """Bug → in every so many histories, those with this remainder, it can show. Of the others: in all."""
+_ON_OXIA: Final[set[str]] = set()
 
 
 def bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
@@ -50,8 +52,16 @@ def swapped(owner: Any, real: Callable[..., Any], planted: Any) -> AbstractConte
     return patch.object(owner, name, planted)
 
 
+def oxia_bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
+    """One that shows only where metadata is on Oxia."""
+    _ON_OXIA.add(_name(plant))
+    return bug(plant)
+
+
 def seeds_for(name: str, count: int) -> range:
     """The first so many seeds of histories in which the bug can show."""
+    if name in _ON_OXIA:
+        return range(ON_OXIA, ON_OXIA + count)
     step, remainder = _SHOWN_IN.get(name, (1, 0))
     first = remainder or step
     return range(first, first + step * count, step)

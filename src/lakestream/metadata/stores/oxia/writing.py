@@ -26,7 +26,6 @@ from lakestream.metadata.stores.oxia.root import (
     Redo,
     Root,
     RootAt,
-    decode_root,
     encode_root,
     graves_of,
     is_over,
@@ -86,6 +85,30 @@ Plan = Callable[[KnownRoot, int], Awaitable[NextRoot | Nothing]]
 """What to do, given a root whose rows are all there and the version that a change will have."""
 
 
+async def finish(oxia: OxiaService, shard: str, known: KnownRoot) -> bool:
+    """Applies what a root carries. Doing so again does no harm. False: it is too late for this root."""
+    for attempt in range(1, SENDS):
+        try:
+            return await apply_redo(oxia, shard, known.at, known.row_ids)
+        except Unavailable:
+            known.row_ids = {}
+            await asyncio.sleep(PAUSE_S * attempt)
+    return await apply_redo(oxia, shard, known.at, known.row_ids)
+
+
+async def find_own(oxia: OxiaService, shard: str, root: Root, lost: Unavailable) -> Stamp | None:
+    """Whether the root that is there is the one whose answer was lost. None: that one can never be written now."""
+    found = await read_root(oxia, shard)
+    if found.root.recent and found.root.recent[-1] == root.recent[-1]:
+        return Stamp(found.version_id, found.at_ms)
+    if found.root.sequence - root.sequence >= len(found.root.recent):
+        raise lost
+    if root.recent[-1] in found.root.recent:
+        # Written, and others have gone on, who have applied it.
+        return Stamp(NO_VERSION, 0)
+    return None
+
+
 class Writer:
     """Belongs to one event loop. `random` makes the marks."""
 
@@ -141,25 +164,15 @@ class Writer:
             known = KnownRoot(await read_root(self._oxia, shard))
             self._remember(shard, known)
         if not known.is_applied:
-            if not await self._patiently(shard, known):
+            if not await finish(self._oxia, shard, known):
                 # Too late for its own root: the same redo under a new one.
                 redo = known.at.root.redo
-                if not await self._swing(shard, known, redo, graves_of(known.at)):
+                if not await self.swing(shard, known, redo, graves_of(known.at)):
                     return None
-                if not await self._patiently(shard, known):
+                if not await finish(self._oxia, shard, known):
                     raise Unavailable(f"Oxia is too slow to finish what was begun in {shard}; nothing was written")
             known.applied()
         return known
-
-    async def _patiently(self, shard: str, known: KnownRoot) -> bool:
-        """Applies what a root carries. Doing so again does no harm."""
-        for attempt in range(1, SENDS):
-            try:
-                return await apply_redo(self._oxia, shard, known.at, known.row_ids)
-            except Unavailable:
-                known.row_ids = {}
-                await asyncio.sleep(PAUSE_S * attempt)
-        return await apply_redo(self._oxia, shard, known.at, known.row_ids)
 
     async def _write(self, shard: str, known: KnownRoot, change: NextRoot) -> bool:
         """False: somebody else wrote the root first."""
@@ -171,7 +184,7 @@ class Writer:
         graves += [Grave(key, None, sequence, 0) for key in change.deletes]
         graves += [Grave(start, end, sequence, 0) for start, end in change.ranges if start < end]
         redo = [Redo(kind, key, sequence, value) for (kind, key), value in change.rows.items()]
-        if not await self._swing(shard, known, redo, graves):
+        if not await self.swing(shard, known, redo, graves):
             return False
         if known.at.version_id == NO_VERSION:
             self._known.pop(shard, None)
@@ -192,7 +205,7 @@ class Writer:
         except LakestreamError:
             known.row_ids = {}
 
-    async def _swing(self, shard: str, known: KnownRoot, redo: Sequence[Redo], graves: Sequence[Grave]) -> bool:
+    async def swing(self, shard: str, known: KnownRoot, redo: Sequence[Redo], graves: Sequence[Grave]) -> bool:
         """Writes the next root in place of the one known. False: another one is there. Raises `Unavailable` if nobody
         can tell."""
         last = known.at
@@ -217,23 +230,10 @@ class Writer:
                 [stamp] = await self._oxia.put(shard, [put])
                 if stamp is not None or lost is None:
                     return stamp
-                return await self._own(shard, root, lost)
+                return await find_own(self._oxia, shard, root, lost)
             except Unavailable as error:
                 lost = lost or error
         raise lost or Unavailable("Oxia did not answer")
-
-    async def _own(self, shard: str, root: Root, lost: Unavailable) -> Stamp | None:
-        """Whether the root that is there is the one whose answer was lost. None: that one can never be written now."""
-        [record] = await self._oxia.read(shard, [root_key(shard)])
-        found = decode_root(shard, record)
-        if found.root.recent and found.root.recent[-1] == root.recent[-1]:
-            return Stamp(found.version_id, found.at_ms)
-        if found.root.sequence - root.sequence >= len(found.root.recent):
-            raise lost
-        if root.recent[-1] in found.root.recent:
-            # Written, and others have gone on, who have applied it.
-            return Stamp(NO_VERSION, 0)
-        return None
 
     def _remember(self, shard: str, known: KnownRoot) -> None:
         self._known[shard] = known
