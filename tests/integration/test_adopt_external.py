@@ -110,7 +110,7 @@ async def test_the_former_owner_stops_and_neither_loses_a_record(everywhere: Run
         assert await new.consume(again, 0) == [(0, b"a"), (1, b"b"), (2, b"d")]
         assert await new.consume(again, 1) == [(0, b"c")]
 
-        restarted = await old.catalog.served().load(topic.topic_id)
+        restarted = await old.catalog.broker_views().load(topic.topic_id)
         assert restarted.frontier == (2, 1), "a broker that starts now serves what was there before, too"
 
         # The former owner deletes its topic: the table is not its to rename.

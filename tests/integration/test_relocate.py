@@ -270,8 +270,8 @@ async def test_it_may_die_anywhere_and_be_run_again(original: Path, tmp_path: Pa
                 here = f"{backends.objects.url}/"
                 async for table_id, row in Pointers(backends.store).every():
                     assert row.pointer.metadata_location.startswith(here)
-                    reach = await catalog.reach(table_id)
-                    assert all(path.startswith(here) for path in reach.files), reach.files
+                    reachable = await catalog.reachable(table_id)
+                    assert all(path.startswith(here) for path in reachable.files), reachable.files
 
         died = await die()
         await check()

@@ -94,7 +94,7 @@ async def external_lakehouse(
     store = MemoryStore(runtime) if store is None else store
     bucket = objects.open(place.bucket_url)
     catalog = place.tables(store, runtime) if catalog is None else catalog
-    cluster = Cluster(runtime, store, bucket, catalog.served())  # type: ignore[arg-type]
+    cluster = Cluster(runtime, store, bucket, catalog.broker_views())  # type: ignore[arg-type]
     try:
         async with cluster.brokers(1) as [streams]:
             yield Lakehouse(cluster, catalog, streams)

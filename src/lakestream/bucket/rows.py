@@ -40,7 +40,7 @@ class Row(NamedTuple):
     value: bytes
 
 
-class _Turn:
+class _RoundRobin:
     """Some of many names at a time, all of them in turn."""
 
     def __init__(self, count: int) -> None:
@@ -63,8 +63,8 @@ class SavedRows:
         self._topics = Topics(store, runtime)
         self._feed = Feed(store, Brokers(store).sessions)
         self._touched: deque[frozenset[UUID]] = deque(maxlen=_PASSES_TOUCHED)
-        self._heads_turn = _Turn(_HEADS_IN_TURN)
-        self._tables_turn = _Turn(_TABLES_IN_TURN)
+        self._heads_turn = _RoundRobin(_HEADS_IN_TURN)
+        self._tables_turn = _RoundRobin(_TABLES_IN_TURN)
         self._rows: dict[str, list[Row]] = {}
         """By shard."""
         self._listed: Sequence[Topic] = ()

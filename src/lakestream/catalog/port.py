@@ -124,7 +124,7 @@ class OpenCatalog(TableCatalog, Protocol):
         """How its tables change, for those who keep to a table's metadata instead of a view."""
         ...
 
-    def served(self) -> TableViews:
+    def broker_views(self) -> TableViews:
         """The tables as one broker serves them: to fill one, it has to be what the catalog shows; to read it, the last
         that was good will do."""
         ...

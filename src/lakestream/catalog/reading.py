@@ -6,7 +6,7 @@ from uuid import UUID
 from pyiceberg.table.metadata import TableMetadata
 
 from lakestream.catalog.manifests.deletions import placed
-from lakestream.catalog.manifests.reachable import Reach, read_reach
+from lakestream.catalog.manifests.reachable import ReachableFiles, read_reachable
 from lakestream.catalog.manifests.statistics import shown
 from lakestream.catalog.rules.lineage import intact_in
 from lakestream.catalog.staging import Current, Stager
@@ -41,7 +41,7 @@ class ViewReader:
                 if current is None or latest is None or latest.location == current.location:
                     raise
 
-    async def reach(self, topic_id: UUID, load: Load) -> tuple[Current, Reach]:
+    async def reachable(self, topic_id: UUID, load: Load) -> tuple[Current, ReachableFiles]:
         """The present table, and every file that it names in any snapshot. Raises `UnknownStream`."""
         while True:
             current = await load(topic_id)
@@ -49,7 +49,7 @@ class ViewReader:
                 raise _unbound(topic_id)
             metadata, location = current.metadata, current.location
             try:
-                return current, await self._stager.run(lambda: read_reach(self._stager.index, metadata, location))  # noqa: B023
+                return current, await self._stager.run(lambda: read_reachable(self._stager.index, metadata, location))  # noqa: B023
             except ObjectMissing:
                 latest = await load(topic_id)
                 if latest is not None and latest.location == location:

@@ -74,7 +74,7 @@ class LagReader:
                     self._watchlist.keep(lag.topic_id)
                 else:
                     self._watchlist.found_level(lag.topic_id, now_ms)
-            return [self._told(topic, status, now_ms) for topic in self._listed if topic.topic_id in self._known]
+            return [self._lag_of(topic, status, now_ms) for topic in self._listed if topic.topic_id in self._known]
 
     def _relist(self, listed: Sequence[Topic]) -> None:
         if listed is self._listed:
@@ -85,7 +85,7 @@ class LagReader:
         present = {topic.topic_id for topic in listed}
         self._known = {topic_id: lag for topic_id, lag in self._known.items() if topic_id in present}
 
-    def _told(self, topic: Topic, status: Mapping[UUID, TopicStatus], now_ms: int) -> TopicLag:
+    def _lag_of(self, topic: Topic, status: Mapping[UUID, TopicStatus], now_ms: int) -> TopicLag:
         """With what the pipeline tells now, whenever the heads were read."""
         known, row = self._known[topic.topic_id], status.get(topic.topic_id)
         if row is None or (known.committed_ms == (row.committed_ms or None) and not (known.error or row.error)):

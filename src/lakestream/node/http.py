@@ -65,7 +65,7 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
             lifespan="off",
             timeout_graceful_shutdown=STOP_GRACE_S,
         )
-        server = _Server(config, ready)
+        server = _HttpServer(config, ready)
         with _listen(place) as listener:
             serving = asyncio.create_task(server.serve([listener]))
             stopping = asyncio.create_task(stop.wait())
@@ -77,7 +77,7 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
             await serving
 
 
-class _Server(uvicorn.Server):
+class _HttpServer(uvicorn.Server):
     """Says when it listens. Signals are the caller's affair."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:

@@ -89,7 +89,7 @@ class LazyTables:
         module = await asyncio.to_thread(_import)
         catalog = module.make_catalog(self._backends)
         history = module.make_history(self._backends, self._history_cache_bytes)
-        return _Loaded(catalog, catalog.served(), history, history.cache_counts)
+        return _Loaded(catalog, catalog.broker_views(), history, history.cache_counts)
 
 
 def _import() -> Any:

@@ -46,7 +46,7 @@ async def monitoring(
         return
     monitor = _Monitor(registry, ready, more)
     try:
-        server = _Server((settings.host, settings.port), monitor)
+        server = _MonitorServer((settings.host, settings.port), monitor)
     except OSError as error:
         log.warning("nobody can monitor this process: port %d cannot be used: %s", settings.port, error.strerror)
         yield 0
@@ -110,7 +110,7 @@ async def _nothing() -> None:
     return None
 
 
-class _Server(ThreadingHTTPServer):
+class _MonitorServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
@@ -124,7 +124,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: _Server
+    server: _MonitorServer
     timeout = _CLIENT_TIMEOUT_S
     protocol_version = "HTTP/1.1"
 

@@ -16,7 +16,7 @@ _SHARE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _PendingRead:
     work: Callable[[], bytes]
     answer: "asyncio.Future[bytes]"
 
@@ -24,13 +24,13 @@ class _Asked:
 class SharedReads:
     def __init__(self, threads: Executor) -> None:
         self._threads = threads
-        self._asked: list[_Asked] = []
+        self._asked: list[_PendingRead] = []
 
     async def run(self, work: Callable[[], bytes]) -> bytes:
         """What `work` reads, or the `OSError` that it fails with."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[bytes] = loop.create_future()
-        self._asked.append(_Asked(work, answer))
+        self._asked.append(_PendingRead(work, answer))
         loop.call_soon(self._share_out, loop)
         return await answer
 
@@ -55,7 +55,7 @@ def _outcome(work: Callable[[], bytes]) -> bytes | OSError:
         return error
 
 
-def _hand_out(share: Sequence[_Asked], done: "asyncio.Future[list[bytes | OSError]]") -> None:
+def _hand_out(share: Sequence[_PendingRead], done: "asyncio.Future[list[bytes | OSError]]") -> None:
     failed = None if done.cancelled() else done.exception()
     for number, each in enumerate(share):
         if each.answer.done():

@@ -200,7 +200,7 @@ class _Service:
         if mirrors is not None and not done.left:
             await self._mirror(mirrors)
         if done.left:
-            _log.warning("some records are in the log only, not in their tables yet: %s", done.told)
+            _log.warning("some records are in the log only, not in their tables yet: %s", done.summary)
         else:
             _log.info("everything that was acknowledged is in its table")
         return done.record_count

@@ -31,19 +31,19 @@ async def _at_once(work: Callable[[], Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """`run_aside` runs a function off the event loop; without threads, as in a simulation, at once."""
+    """`run_off_loop` runs a function off the event loop; without threads, as in a simulation, at once."""
 
     clock: Clock
     random: random.Random
-    run_aside: Callable[[Callable[[], Any]], Awaitable[Any]] = _at_once
+    run_off_loop: Callable[[Callable[[], Any]], Awaitable[Any]] = _at_once
 
     def new_id(self) -> UUID:
         """A fresh random UUID (version 4), never the zero id that Kafka reserves."""
         return UUID(int=self.random.getrandbits(128), version=4)
 
-    async def aside(self, work: Callable[[], T]) -> T:
+    async def off_loop(self, work: Callable[[], T]) -> T:
         """What the function returns or raises. It must not touch what the event loop uses meanwhile."""
-        result: T = await self.run_aside(work)
+        result: T = await self.run_off_loop(work)
         return result
 
 

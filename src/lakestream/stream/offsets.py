@@ -89,7 +89,9 @@ class OffsetFinder:
         for extent in extents:
             if extent.max_timestamp_ms >= timestamp_ms:
                 kept = await self._cache.read(partition, extent)
-                found_here = await self._runtime.aside(partial(_first_at, kept, max(frontier, log_start), timestamp_ms))
+                found_here = await self._runtime.off_loop(
+                    partial(_first_at, kept, max(frontier, log_start), timestamp_ms)
+                )
                 if found_here is not None:
                     return found_here
         return OffsetAt(-1, -1)
@@ -104,7 +106,7 @@ class OffsetFinder:
         for extent in extents:
             if extent.max_timestamp_ms > newest.timestamp_ms:
                 kept = await self._cache.read(partition, extent)
-                newest = await self._runtime.aside(partial(_newest, kept, max(frontier, log_start), newest))
+                newest = await self._runtime.off_loop(partial(_newest, kept, max(frontier, log_start), newest))
         return newest
 
 

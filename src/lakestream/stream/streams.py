@@ -121,7 +121,7 @@ class Streams:
         received = [each.batch for each in asked if isinstance(each, _Ready)]
         now_ms = self._engine.runtime.clock.now_ms()
         checked = check_small(received, now_ms)
-        return self._check_aside(asked, received, now_ms) if checked is None else self._take(asked, checked)
+        return self._check_off_loop(asked, received, now_ms) if checked is None else self._take(asked, checked)
 
     def _ready(self, batch: ProducedBatch, topic: Topic | LakestreamError) -> _Ready | LakestreamError:
         partition = _partition(topic, batch.partition)
@@ -134,10 +134,10 @@ class Streams:
             return error
         return _Ready(partition, ReceivedBatch(batch.run, rules), is_disk(topic.configs))
 
-    async def _check_aside(
+    async def _check_off_loop(
         self, asked: Sequence[_Ready | LakestreamError], received: Sequence[ReceivedBatch], now_ms: int
     ) -> list[AppendOutcome]:
-        return self._take(asked, await self._engine.runtime.aside(partial(check_all, received, now_ms)))
+        return self._take(asked, await self._engine.runtime.off_loop(partial(check_all, received, now_ms)))
 
     def _take(self, asked: Sequence[_Ready | LakestreamError], checked: Sequence[Checked]) -> list[AppendOutcome]:
         verdicts = iter(checked)
@@ -171,9 +171,9 @@ class Streams:
             if wanted
             else ()
         )
-        return [self._told(next(fetched)) if isinstance(each, FetchPartition) else each for each in asked]
+        return [self._outcome(next(fetched)) if isinstance(each, FetchPartition) else each for each in asked]
 
-    def _told(self, fetched: Fetched) -> Fetched | LakestreamError:
+    def _outcome(self, fetched: Fetched) -> Fetched | LakestreamError:
         if fetched.error is None:
             return fetched
         self._forget_if_gone(fetched.partition, fetched.error)

@@ -62,7 +62,7 @@ class Scene:
 
     def restarted(self) -> FallbackViews:
         """A broker that starts now."""
-        return self.tables.served()
+        return self.tables.broker_views()
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def run(tmp_path: Path) -> Run:
     async def main(test: Callable[[Scene], Awaitable[None]]) -> None:
         place, store = sql_place(tmp_path), MemoryStore(system())
         tables, outsider = place.tables(store, system()), place.outsider()
-        scene = Scene(place, tmp_path, store, tables, tables.served(), outsider)
+        scene = Scene(place, tmp_path, store, tables, tables.broker_views(), outsider)
         try:
             await tables.create(ORDERS, "orders", 1)
             await scene.append()

@@ -46,7 +46,7 @@ class Scene:
         """One that starts now, and shares nothing with others."""
         tables = self.place.tables(self.store, system())
         self.opened.append(tables)
-        return tables.served()
+        return tables.broker_views()
 
     def change(self, **changes: object) -> str:
         """Registers changed metadata instead of the present one; its location."""

@@ -36,7 +36,7 @@ async def test_what_did_not_get_into_its_table_is_told(tmp_path: Path) -> None:
         await house.produce(a, 0, b"x", b"y")
         await house.produce(b, 0, b"x")
         late = await drained(house, drain_ms=1)
-        assert (late.record_count, late.left, late.told) == (0, {"a": 2, "b": 1}, "2 of a, 1 of b")
+        assert (late.record_count, late.left, late.summary) == (0, {"a": 2, "b": 1}, "2 of a, 1 of b")
         [lost] = [path for path in (tmp_path / "bucket/wal").rglob("*.wal") if b"x" in path.read_bytes()][:1]
         data = lost.read_bytes()
         lost.write_bytes(b"!" + data[1:])

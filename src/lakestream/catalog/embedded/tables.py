@@ -15,7 +15,7 @@ from lakestream.catalog.engines.properties import is_on
 from lakestream.catalog.engines.tables import EngineTables
 from lakestream.catalog.files import version_of
 from lakestream.catalog.first import first_metadata
-from lakestream.catalog.manifests.reachable import Reach, read_reach
+from lakestream.catalog.manifests.reachable import ReachableFiles, read_reachable
 from lakestream.catalog.manifests.statistics import described
 from lakestream.catalog.port import Named, TableViews
 from lakestream.catalog.reading import ViewReader, check_same
@@ -60,7 +60,7 @@ class PyIcebergTables:
     async def close(self) -> None:
         self._stager.close()
 
-    def served(self) -> TableViews:
+    def broker_views(self) -> TableViews:
         return self
 
     async def create(
@@ -81,10 +81,10 @@ class PyIcebergTables:
         return await self._reader.present(topic_id, self.commits.load)
 
     async def named(self, topic_id: UUID) -> Named:
-        current, reach = await self._reader.reach(topic_id, self.commits.load)
+        current, reachable = await self._reader.reachable(topic_id, self.commits.load)
         return Named(
             frontier=_frontier(topic_id, str(topic_id), current.metadata),
-            paths=reach.files,
+            paths=reachable.files,
             collectable=is_on(current.metadata.properties, "gc.enabled", default=True),
             version=version_of(current.location),
         )
@@ -186,13 +186,13 @@ class PyIcebergTables:
         now_ms = self._stager.runtime.clock.now_ms()
         return first_metadata(topic_id, name, home, _said(frontier).properties, shape, now_ms)
 
-    async def reach(self, topic_id: UUID) -> Reach:
+    async def reachable(self, topic_id: UUID) -> ReachableFiles:
         """What the table names now, in any retained snapshot: a file it does not name is not in use by it.
         Raises `UnknownStream`, `StorageError`, `Unavailable`."""
         current = await self.commits.load(topic_id)
         if current is None:
             raise UnknownStream(f"topic {topic_id} has no table")
-        return await self._stager.run(lambda: read_reach(self._stager.index, current.metadata, current.location))
+        return await self._stager.run(lambda: read_reachable(self._stager.index, current.metadata, current.location))
 
 
 def _said(frontier: tuple[int, ...]) -> FrontierText:

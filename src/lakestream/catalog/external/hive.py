@@ -57,7 +57,7 @@ class FencedHive(HiveCatalog):
 
     @staticmethod
     def _create_hive_client(properties: dict[str, str]) -> _HiveClient:
-        return _Connection(
+        return _HiveConnection(
             properties[URI].split(",")[0],
             properties.get("ugi"),
             property_as_bool(properties, HIVE_KERBEROS_AUTH, HIVE_KERBEROS_AUTH_DEFAULT),
@@ -120,7 +120,7 @@ def _trouble(client: Client, entry: Entry) -> str:
     return "does not compare a table's metadata location when it alters the table"
 
 
-class _Connection(_HiveClient):
+class _HiveConnection(_HiveClient):
     """As PyIceberg's, with a client that compares, and nobody waits without end for an answer."""
 
     def _init_thrift_transport(self) -> Any:

@@ -68,7 +68,7 @@ class ExternalTables:
         self._stager.close()
         self._client.close()
 
-    def served(self) -> FallbackViews:
+    def broker_views(self) -> FallbackViews:
         return FallbackViews(self, self.commits, self._reader)
 
     async def create(
@@ -90,10 +90,10 @@ class ExternalTables:
 
     async def named(self, topic_id: UUID) -> Named:
         """Without a version: its numbers are the catalog's to choose."""
-        current, reach = await self._reader.reach(topic_id, self.commits.load)
+        current, reachable = await self._reader.reachable(topic_id, self.commits.load)
         return Named(
             frontier=self.commits.frontier(topic_id, str(topic_id), current.metadata),
-            paths=reach.files,
+            paths=reachable.files,
             collectable=is_collectable(current.metadata),
         )
 

@@ -26,7 +26,7 @@ from pyiceberg.manifest import DataFile as IcebergFile
 
 from lakestream.catalog.manifests.deletions import to_deletes
 from lakestream.catalog.manifests.merge import MERGEABLE_ENTRIES
-from lakestream.catalog.manifests.vetted import careful, tried
+from lakestream.catalog.manifests.vetted import careful, vetted
 from lakestream.catalog.threads import Cache
 from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
 from lakestream.model import DataFile, PositionDeletes
@@ -68,12 +68,12 @@ class Manifest:
 
 
 def read_manifests(io: FileIO, manifest_list: str) -> list[ManifestFile]:
-    return _read_list(tried(io, try_manifest_list), manifest_list)
+    return _read_list(vetted(io, try_manifest_list), manifest_list)
 
 
 def read_entries(io: FileIO, manifest: ManifestFile, *, live: bool = True) -> list[ManifestEntry]:
     """The entries with what they inherit from the manifest; the deleted ones too unless `live`."""
-    return _read_entries(tried(io, try_manifest, manifest.manifest_length), manifest, live=live)
+    return _read_entries(vetted(io, try_manifest, manifest.manifest_length), manifest, live=live)
 
 
 def try_manifest_list(path: str, data: bytes) -> None:
@@ -173,7 +173,7 @@ class ManifestIndex:
             self.reads += 1
             if manifest.content == ManifestContent.DELETES:
                 known = _manifest(
-                    _read_deletes(tried(self._io, try_deletes, manifest.manifest_length), manifest), shape
+                    _read_deletes(vetted(self._io, try_deletes, manifest.manifest_length), manifest), shape
                 )
             else:
                 known = _manifest(read_entries(self._io, manifest), shape)

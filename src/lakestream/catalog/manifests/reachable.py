@@ -16,7 +16,7 @@ _OURS: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ReachableFiles:
     """`files`: every data file, delete file, manifest, manifest list and metadata file that a retained snapshot or
     the metadata log names. `version`: the table's metadata version at that moment."""
 
@@ -31,7 +31,7 @@ class Reach:
         return found is not None and int(found.group(1)) <= self.version and path not in self.files
 
 
-def read_reach(index: ManifestIndex, metadata: TableMetadata, location: str) -> Reach:
+def read_reachable(index: ManifestIndex, metadata: TableMetadata, location: str) -> ReachableFiles:
     """Blocking. Raises `StorageError` or `Unavailable` rather than leave anything out."""
     files = {location, *(entry.metadata_file for entry in metadata.metadata_log)}
     shape = shape_of(metadata.properties)
@@ -44,4 +44,4 @@ def read_reach(index: ManifestIndex, metadata: TableMetadata, location: str) -> 
         named = index.get(manifest, shape)
         files.update(file.path for file in named.files)
         files.update(file.path for file in named.deletes)
-    return Reach(version_of(location), frozenset(files))
+    return ReachableFiles(version_of(location), frozenset(files))

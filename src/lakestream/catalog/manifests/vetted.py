@@ -1,4 +1,4 @@
-"""Avro files of other engines, whose names carry no checksum: tried out before they are parsed.
+"""Avro files of other engines, whose names carry no checksum: vetted before they are parsed.
 
 PyIceberg's compiled decoder does not look where its memory ends: over a damaged file it crashes, or takes what lies
 behind for data. So such a file is read once in a process of its own, by a decoder that looks at every byte: where that
@@ -22,10 +22,10 @@ _INT_END: Final = 1 << 64
 _MORE: Final = 0x80
 
 
-def tried(files: FileIO, attempt: Attempt, size_bytes: int | None = None) -> FileIO:
+def vetted(files: FileIO, attempt: Attempt, size_bytes: int | None = None) -> FileIO:
     """Reads from `files`; those of other engines after the attempt. `size_bytes`: what a manifest list says of a
     manifest, which may be cut short where no decoder would notice."""
-    return _TriedIO(files, attempt, size_bytes)
+    return _VettedIO(files, attempt, size_bytes)
 
 
 def careful(path: str, data: bytes) -> FileIO:
@@ -42,7 +42,7 @@ class _ReadOnly(FileIO):
         raise PermissionError(f"{location} is only read")
 
 
-class _TriedIO(_ReadOnly):
+class _VettedIO(_ReadOnly):
     def __init__(self, files: FileIO, attempt: Attempt, size_bytes: int | None) -> None:
         super().__init__()
         self._files = files

@@ -25,7 +25,7 @@ from lakestream.stream.engine import StreamEngine
 
 log = logging.getLogger(__name__)
 
-_BREATH_S: Final = 1.0
+_PAUSE_S: Final = 1.0
 """Between two looks that belong to one round."""
 
 
@@ -41,7 +41,7 @@ class Sweeper:
     async def sweep_forever(self) -> None:
         ended = True
         while True:
-            await asyncio.sleep(self._settings.sweep_interval_ms / 1000 if ended else _BREATH_S)
+            await asyncio.sleep(self._settings.sweep_interval_ms / 1000 if ended else _PAUSE_S)
             try:
                 ended = await self.sweep()
             except LakestreamError as error:

@@ -52,7 +52,7 @@ class _Place:
 
 
 @dataclass(frozen=True, slots=True)
-class _Listed:
+class _Listing:
     """`old`: the keys of files of ours past their grace. `last` is where the list was cut off; None: it is whole."""
 
     examined: int
@@ -108,9 +108,9 @@ class Orphans:
         turn = [*((topic, place.key) for topic in unfinished), *((topic, None) for topic in (*behind, *before))]
         return turn[: self._lake.settings.max_collect_tables]
 
-    async def _judge(self, topic: Topic, after: str | None, limit: int) -> tuple[_Listed, list[str]]:
+    async def _judge(self, topic: Topic, after: str | None, limit: int) -> tuple[_Listing, list[str]]:
         """The keys that are dead. The first view only says where to look and which files are not worth judging."""
-        nothing = _Listed(0, {}, None), list[str]()
+        nothing = _Listing(0, {}, None), list[str]()
         view = await self._lake.catalog.load(topic.topic_id)
         folder, bucket = f"{view.location}/{DATA_FOLDER}", self._lake.objects.url
         key = relative(folder, bucket)
@@ -134,7 +134,7 @@ class Orphans:
         names = {_file_name(path) for path in named.paths}
         return listed, [key for key in suspects if is_lost(listed.old[key], named) and _file_name(key) not in names]
 
-    async def _list(self, prefix: str, after: str | None, limit: int) -> _Listed:
+    async def _list(self, prefix: str, after: str | None, limit: int) -> _Listing:
         settings, now_ms = self._lake.settings, self._lake.runtime.clock.now_ms()
         examined = 0
         old: dict[str, FileBound | RewriteBound] = {}
@@ -145,8 +145,8 @@ class Orphans:
             if at is not None and now_ms - info.modified_ms >= settings.grace_ms:
                 old[info.key] = at
             if examined >= limit:
-                return _Listed(examined, old, info.key)
-        return _Listed(examined, old, None)
+                return _Listing(examined, old, info.key)
+        return _Listing(examined, old, None)
 
 
 def is_lost(at: FileBound | RewriteBound, named: Named) -> bool:

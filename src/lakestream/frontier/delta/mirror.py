@@ -41,7 +41,7 @@ class Mirrored:
 
 
 @dataclass(slots=True)
-class _Known:
+class _MirrorState:
     """Advice only. `metadata_location`: the metadata that Delta showed when last looked at."""
 
     location: str
@@ -67,7 +67,7 @@ class Mirrors:
         self._topics = topics
         self._runtime = runtime
         self._settings = settings
-        self._known: dict[UUID, _Known] = {}
+        self._known: dict[UUID, _MirrorState] = {}
         self._listed: Sequence[Topic] | None = None
         self._mirrored: Sequence[Topic] = ()
         self._next = 0
@@ -104,7 +104,7 @@ class Mirrors:
         try:
             with isolated(topic.name):
                 if known is None:
-                    known = _Known((await self._views.load(topic.topic_id)).location)
+                    known = _MirrorState((await self._views.load(topic.topic_id)).location)
                     self._known[topic.topic_id] = known
                 committed = await self._mirror(topic, known)
         except (UnknownStream, Conflict):
@@ -117,7 +117,7 @@ class Mirrors:
         known.failures, known.wait_ms = 0, 0
         return committed
 
-    async def _mirror(self, topic: Topic, known: _Known) -> bool:
+    async def _mirror(self, topic: Topic, known: _MirrorState) -> bool:
         pointer = await self._views.pointer(topic.topic_id)
         if pointer is None or pointer == known.metadata_location:
             return False
@@ -152,7 +152,7 @@ class Mirrors:
         if shown.snapshot_id >= 0:
             await self._tables.hold(topic.topic_id, shown.snapshot_id)
 
-    def _quarantine(self, known: _Known, now_ms: int) -> None:
+    def _quarantine(self, known: _MirrorState, now_ms: int) -> None:
         known.failures += 1
         known.since_ms = now_ms
         known.wait_ms = min(self._settings.max_backoff_ms, self._settings.backoff_ms << min(known.failures - 1, 20))

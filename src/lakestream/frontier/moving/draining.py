@@ -31,7 +31,7 @@ class Drained:
     left: dict[str, int | None]
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         return ", ".join(
             f"{'some' if count is None else f'{count:,}'} of {topic}" for topic, count in self.left.items()
         )

@@ -24,7 +24,7 @@ def reads_by_time(user_agent: str) -> bool:
     return user_agent.lower().startswith("duckdb")
 
 
-def as_asked(metadata: TableMetadata, asked_ms: int) -> TableMetadata:
+def as_of_time(metadata: TableMetadata, asked_ms: int) -> TableMetadata:
     """The order of the snapshots is kept: DuckDB takes the youngest that is old enough."""
     limit_ms = asked_ms - _TRANSACTION_MS
     told, times_ms = [], {}

@@ -1,4 +1,4 @@
-"""What an engine is told of a table that may lack records which were acked: among the table's properties as they are
+"""What an engine learns of a table that may lack acked records: among the table's properties, as they are
 answered. Nothing of it is stored. The answer's `config` has none of it: DuckDB takes any for credentials, and fails."""
 
 from collections.abc import Mapping
@@ -19,26 +19,26 @@ AS_OF: Final = "lakestream.as-of"
 @dataclass(frozen=True, slots=True)
 class Behind:
     """`freshness`: why the table may be behind its log. `ends`: where the partitions ended at `as_of_ms`; None: that
-    could not be told."""
+    is not known."""
 
     freshness: str
     ends: tuple[int, ...] | None
     as_of_ms: int
 
 
-def tell(behind: Behind, metadata: TableMetadata) -> Mapping[str, str]:
+def freshness_properties(behind: Behind, metadata: TableMetadata) -> Mapping[str, str]:
     """Nothing if this metadata has all that was there: whoever moves records may have been faster."""
     as_of = datetime.fromtimestamp(behind.as_of_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    told = {FRESHNESS: behind.freshness, AS_OF: as_of}
+    properties = {FRESHNESS: behind.freshness, AS_OF: as_of}
     if behind.ends is None:
-        return told
+        return properties
     frontier = _frontier(metadata)
     lag = sum(max(0, end - (frontier[index] if index < len(frontier) else 0)) for index, end in enumerate(behind.ends))
-    return told | {LAG: str(lag), END_OFFSETS: ",".join(map(str, behind.ends))} if lag else {}
+    return properties | {LAG: str(lag), END_OFFSETS: ",".join(map(str, behind.ends))} if lag else {}
 
 
-def with_told(metadata: TableMetadata, told: Mapping[str, str]) -> TableMetadata:
-    return metadata.model_copy(update={"properties": {**metadata.properties, **told}}) if told else metadata
+def with_freshness(metadata: TableMetadata, properties: Mapping[str, str]) -> TableMetadata:
+    return metadata.model_copy(update={"properties": {**metadata.properties, **properties}}) if properties else metadata
 
 
 def _frontier(metadata: TableMetadata) -> tuple[int, ...]:

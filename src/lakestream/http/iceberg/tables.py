@@ -16,9 +16,9 @@ from lakestream.catalog.engines.catalog import EngineCatalog
 from lakestream.catalog.engines.tables import NewTable
 from lakestream.catalog.engines.transactions import TableChange
 from lakestream.errors import RequestError, Unavailable
-from lakestream.http.iceberg.answers import as_asked, makes_no_folders, reads_by_time
+from lakestream.http.iceberg.answers import as_of_time, makes_no_folders, reads_by_time
 from lakestream.http.iceberg.errors import OutcomeUnknown
-from lakestream.http.iceberg.lagging import AS_OF, Behind, tell, with_told
+from lakestream.http.iceberg.lagging import AS_OF, Behind, freshness_properties, with_freshness
 from lakestream.http.iceberg.messages import CommitTable, CommitTransaction, CreateTable, RegisterTable, Rename
 from lakestream.http.iceberg.requests import body_of, name_of, named, namespace_of, page_of, read
 from lakestream.http.identity import principal_of
@@ -119,14 +119,14 @@ class TableRoutes:
             raise RequestError(f"snapshots can be all or refs, not {snapshots!r}")
         asked_ms = self._catalog.now_ms()
         current, behind = await self._catalog.load(principal_of(request), name, self._freshen)
-        told = tell(behind, current.metadata) if behind is not None else {}
+        told = freshness_properties(behind, current.metadata) if behind is not None else {}
         tag = _etag(request, current.location, told)
         if tag in _known_tags(request):
             return Response(status_code=304, headers={"ETag": tag})
         await self._catalog.check_readable(principal_of(request), current)
         metadata = current.metadata if snapshots == "all" else _with_refs_only(current.metadata)
         if reads_by_time(request.headers.get("User-Agent", "")):
-            metadata = as_asked(metadata, asked_ms)
+            metadata = as_of_time(metadata, asked_ms)
         return await self._answer(request, current.location, metadata, told)
 
     async def load_credentials(self, request: Request) -> Response:
@@ -179,7 +179,7 @@ class TableRoutes:
     ) -> Response:
         """LoadTableResult, which is also a commit's answer. A staged table has no location yet. What is `told` of
         the table is among its properties."""
-        text = await self._catalog.json(with_told(metadata, told))
+        text = await self._catalog.json(with_freshness(metadata, told))
         head: dict[str, Any] = {"config": dict(self._config)}
         if self._credentials and _VENDED in request.headers.get(_DELEGATION, ""):
             head["config"] |= self._credentials

@@ -43,7 +43,7 @@ _TOLD_FAULTS: Final = 100
 _Outcome = ErrorCode | AppendOutcome
 
 
-class _Taken(NamedTuple):
+class _PartitionOutcome(NamedTuple):
     """One partition of the request: refused, or under way."""
 
     key: TopicKey
@@ -51,7 +51,7 @@ class _Taken(NamedTuple):
     outcome: _Outcome
 
 
-class _Asked(NamedTuple):
+class _PartitionProduce(NamedTuple):
     """One partition of the request, as it names it. `refusal`: what is wrong with it at first sight."""
 
     key: TopicKey
@@ -72,14 +72,14 @@ def admit(context: Context, request: Any) -> Taken | Coroutine[Any, Any, Taken]:
 async def _taken_later(
     context: Context,
     request: Any,
-    asked: Sequence[_Asked],
+    asked: Sequence[_PartitionProduce],
     outcomes: Coroutine[Any, Any, Sequence[AppendOutcome]],
 ) -> Taken:
     """No later request of the connection is taken in meanwhile: its batches keep their order."""
     return _take(context, request, asked, await outcomes)
 
 
-def _read(context: Context, request: Any) -> list[_Asked]:
+def _read(context: Context, request: Any) -> list[_PartitionProduce]:
     refusal = None
     if request.acks not in _ACKS:
         refusal = ErrorCode.invalid_required_acks
@@ -88,7 +88,7 @@ def _read(context: Context, request: Any) -> list[_Asked]:
     elif context.door.is_draining and request.acks != 0:
         refusal = ErrorCode.not_leader_or_follower
     return [
-        _Asked(key, data.index, data.records, refusal or _refusal(context, data.records))
+        _PartitionProduce(key, data.index, data.records, refusal or _refusal(context, data.records))
         for topic in request.topic_data
         for key in (lookup.key_of(topic),)
         for data in topic.partition_data
@@ -103,9 +103,11 @@ def _refusal(context: Context, records: Buffer | None) -> ErrorCode | None:
     return None
 
 
-def _take(context: Context, request: Any, asked: Sequence[_Asked], outcomes: Sequence[AppendOutcome]) -> Taken:
+def _take(
+    context: Context, request: Any, asked: Sequence[_PartitionProduce], outcomes: Sequence[AppendOutcome]
+) -> Taken:
     told = iter(outcomes)
-    taken = [_Taken(each.key, each.number, each.refusal or next(told)) for each in asked]
+    taken = [_PartitionOutcome(each.key, each.number, each.refusal or next(told)) for each in asked]
     pending = [each.outcome for each in taken if isinstance(each.outcome, asyncio.Future)]
     context.holds.extend(pending)
     if request.acks == 0:
@@ -117,7 +119,7 @@ def _take(context: Context, request: Any, asked: Sequence[_Asked], outcomes: Seq
 
 
 def _acknowledged(
-    taken: Sequence[_Taken], pending: Sequence["asyncio.Future[Appended]"], timeout_ms: int
+    taken: Sequence[_PartitionOutcome], pending: Sequence["asyncio.Future[Appended]"], timeout_ms: int
 ) -> "asyncio.Future[Reply]":
     """Done when all are decided or time is out; an append that was taken in goes on in any case."""
     loop = asyncio.get_running_loop()
@@ -150,14 +152,14 @@ def _error(outcome: "asyncio.Future[Appended]") -> BaseException | None:
     return outcome.exception() if outcome.done() else None
 
 
-def _response(taken: Sequence[_Taken]) -> Fields:
+def _response(taken: Sequence[_PartitionOutcome]) -> Fields:
     topics: dict[TopicKey, list[Fields]] = {}
     for each in taken:
         topics.setdefault(each.key, []).append(_partition_fields(each))
     return {"responses": [{**lookup.named(key), "partition_responses": parts} for key, parts in topics.items()]}
 
 
-def _partition_fields(taken: _Taken) -> Fields:
+def _partition_fields(taken: _PartitionOutcome) -> Fields:
     outcome, code, message, log_start = taken.outcome, ErrorCode.none, None, -1
     faults: Sequence[Fields] = ()
     if isinstance(outcome, ErrorCode):
@@ -201,7 +203,7 @@ def _record_errors(error: LakestreamError) -> Sequence[Fields]:
     ]
 
 
-def _close_on_failure(context: Context, taken: Sequence[_Taken]) -> None:
+def _close_on_failure(context: Context, taken: Sequence[_PartitionOutcome]) -> None:
     def ended(future: "asyncio.Future[Appended]") -> None:
         error = future.exception()
         if error is not None:

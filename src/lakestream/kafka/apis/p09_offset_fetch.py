@@ -33,7 +33,7 @@ async def handle(context: Context, request: Any) -> Reply:
 async def _group(context: Context, group: str, topics: Sequence[Any] | None) -> Fields:
     try:
         offsets = await context.groups.offsets(context.principal, group)
-        described = await (_all(context, offsets) if topics is None else _asked(context, offsets, topics))
+        described = await (_all(context, offsets) if topics is None else _requested(context, offsets, topics))
     except LakestreamError as error:
         return _failed(context, group, topics or (), coordinator_code(error))
     return {"group_id": group, "topics": described}
@@ -48,7 +48,7 @@ def _failed(context: Context, group: str, topics: Sequence[Any], code: ErrorCode
     return {"group_id": group, "error_code": code, "topics": described if context.version < 2 else ()}
 
 
-async def _asked(context: Context, offsets: _Offsets, topics: Sequence[Any]) -> list[Fields]:
+async def _requested(context: Context, offsets: _Offsets, topics: Sequence[Any]) -> list[Fields]:
     found = await context.streams.find(
         context.principal, Operation.DESCRIBE, [lookup.key_of(topic) for topic in topics]
     )

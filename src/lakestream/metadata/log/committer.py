@@ -72,7 +72,7 @@ Verdict = Committed | UploadAgain | SessionLost | Gone | Unreadable
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownHead:
     """A head and the producer rows read under its version (None: read, and absent)."""
 
     head: Head
@@ -90,7 +90,7 @@ class Committer:
     def __init__(self, store: Store, *, predecessor_wait_ms: int = 10_000) -> None:
         self.store = store
         self._predecessor_wait_ms = predecessor_wait_ms
-        self._known: OrderedDict[StreamPartition, _Known] = OrderedDict()
+        self._known: OrderedDict[StreamPartition, _KnownHead] = OrderedDict()
         self._producers = 0
         """Producer rows in `_known`."""
         self._at_work = False
@@ -231,7 +231,7 @@ class Committer:
         except CorruptObject as error:
             return error
         if present is not None:
-            self._known[partition] = _Known(present.head, present.version)
+            self._known[partition] = _KnownHead(present.head, present.version)
         return None
 
     def _forget(self, partitions: Iterable[StreamPartition]) -> None:
@@ -255,7 +255,7 @@ def decided_by_head(head: Head | None, offer: Offer, *, unknown: bool) -> Verdic
 
 
 def _attempt(
-    known: _Known, offer: Offer, overdue: frozenset[ProducerEpoch] = frozenset()
+    known: _KnownHead, offer: Offer, overdue: frozenset[ProducerEpoch] = frozenset()
 ) -> tuple[Offer, Decision, Transaction]:
     states: dict[int, ProducerState] = {}
     for batch in offer.batches:

@@ -133,7 +133,7 @@ def offsets_from_arrow(table: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def implied_column(name: str, first: int, rows: int) -> pa.Array:
-    """A column that was not read because a row group's statistics tell it: `RowGroup.told`."""
+    """A column that was not read because a row group's statistics tell it: `RowGroup.implied`."""
     if name == "_offset":
         return pa.array(np.arange(first, first + rows, dtype=np.int64))
     return pa.array(np.full(rows, first, np.int32))

@@ -114,7 +114,7 @@ class ParquetFiles:
 
     async def _fetch(
         self, read: "GroupRead[T]", columns: Sequence[str]
-    ) -> "tuple[_Spans, Sequence[Chunk]] | LakestreamError":
+    ) -> "tuple[_ByteSpans, Sequence[Chunk]] | LakestreamError":
         try:
             chunks = chunks_of(read.group, read.footer, _stored(read.group, columns))
             spans = _spans([(chunk.start, chunk.end) for chunk in chunks])
@@ -128,7 +128,7 @@ class ParquetFiles:
             return CorruptObject(f"{named(read.group)} cannot be read: {error}")
         except LakestreamError as error:
             return error
-        return _Spans([(start, piece) for (start, _), piece in zip(spans, data, strict=True)]), chunks
+        return _ByteSpans([(start, piece) for (start, _), piece in zip(spans, data, strict=True)]), chunks
 
     async def read_bytes(self, path: str, size_bytes: int) -> bytes:
         """The first bytes of a file that need not be Parquet; `CorruptObject` if it has fewer."""
@@ -143,7 +143,7 @@ class ParquetFiles:
         return await asyncio.to_thread(_parse_file, path, data, list(columns), convert)
 
 
-class _Spans(io.RawIOBase):
+class _ByteSpans(io.RawIOBase):
     """The bytes that were read of a file, at the places where they were."""
 
     def __init__(self, spans: list[tuple[int, Buffer]]) -> None:
@@ -208,11 +208,11 @@ def _spans(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def _stored(group: RowGroup, columns: Sequence[str]) -> list[str]:
     """Those that have to be read."""
-    return [name for name in columns if name not in group.told]
+    return [name for name in columns if name not in group.implied]
 
 
 def _group_or_error(
-    read: GroupRead[T], source: _Spans, chunks: Sequence[Chunk], columns: list[str]
+    read: GroupRead[T], source: _ByteSpans, chunks: Sequence[Chunk], columns: list[str]
 ) -> T | LakestreamError:
     try:
         return _parse_group(read, source, chunks, columns)
@@ -220,20 +220,22 @@ def _group_or_error(
         return error
 
 
-def _parse_group(read: GroupRead[T], source: _Spans, chunks: Sequence[Chunk], columns: list[str]) -> T:
+def _parse_group(read: GroupRead[T], source: _ByteSpans, chunks: Sequence[Chunk], columns: list[str]) -> T:
     group = read.group
     for chunk in chunks:
         if chunk.checksum is not None and crc32c(source.between(chunk.start, chunk.end)) != chunk.checksum:
             raise CorruptObject(f"{named(group)} is damaged: the checksum of its column {chunk.column} does not hold")
     stored = _stored(group, columns)
-    told = {name: implied_column(name, group.told[name], group.row_count) for name in columns if name in group.told}
+    implied = {
+        name: implied_column(name, group.implied[name], group.row_count) for name in columns if name in group.implied
+    }
     try:
-        table = _decoded(read, source, stored) if stored else pa.table(told)
+        table = _decoded(read, source, stored) if stored else pa.table(implied)
         if table.num_rows != group.row_count:
             raise CorruptObject(f"{named(group)} has {table.num_rows} rows, its footer says {group.row_count}")
     except UNREADABLE as error:
         raise CorruptObject(f"{named(group)} cannot be read: {error}") from error
-    for name, column in told.items() if stored else ():
+    for name, column in implied.items() if stored else ():
         table = table.append_column(name, column)
     try:
         return read.convert(table)
@@ -241,7 +243,7 @@ def _parse_group(read: GroupRead[T], source: _Spans, chunks: Sequence[Chunk], co
         raise CorruptObject(f"{named(group)} is not what a stream's table has: {error}") from error
 
 
-def _decoded(read: GroupRead[T], source: _Spans, columns: list[str]) -> pa.Table:
+def _decoded(read: GroupRead[T], source: _ByteSpans, columns: list[str]) -> pa.Table:
     file = pq.ParquetFile(
         source.opened(),
         metadata=read.footer.metadata,

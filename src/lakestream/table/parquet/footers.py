@@ -50,7 +50,7 @@ class RowGroup:
     timestamp_max_ms: int
     size_bytes: int
     empty_columns: frozenset[str]
-    told: Mapping[str, int]
+    implied: Mapping[str, int]
     """Columns that need not be read: what the first row has. Offsets count on from there, the others stay the same."""
 
 
@@ -189,22 +189,22 @@ def _row_group(
         timestamp_max_ms=newest,
         size_bytes=group.total_byte_size,
         empty_columns=frozenset(name for name, leaf in _OPTIONAL_COLUMNS.items() if _is_empty(chunks.get(leaf))),
-        told=_told(chunks, group.num_rows) if is_sealed else {},
+        implied=_implied(chunks, group.num_rows) if is_sealed else {},
     )
 
 
-def _told(chunks: Mapping[str, Any], row_count: int) -> dict[str, int]:
+def _implied(chunks: Mapping[str, Any], row_count: int) -> dict[str, int]:
     """Of a sealed file, whose statistics are under its checksum and whose rows our writer let in only by partition and
     offset, each once: offsets of one partition that are as many as lie between their bounds are all of those."""
-    told = {}
+    implied = {}
     for name in ("_stream_partition", "_timestamp_type"):
         low, high = _bounds(chunks.get(name))
         if low == high:
-            told[name] = low
+            implied[name] = low
     low, high = _bounds(chunks.get("_offset"))
-    if "_stream_partition" in told and high - low + 1 == row_count:
-        told["_offset"] = low
-    return told
+    if "_stream_partition" in implied and high - low + 1 == row_count:
+        implied["_offset"] = low
+    return implied
 
 
 def _bounds(chunk: Any) -> tuple[int, int]:

@@ -38,7 +38,7 @@ def _connect_twice(path: str) -> tuple[sqlite3.Connection, sqlite3.Connection]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Write:
+class _PendingWrite:
     """`addresses`: the keys whose versions `run` will ask for."""
 
     addresses: Sequence[Address]
@@ -62,7 +62,7 @@ class SqliteStore:
         self._path = path
         self._write_connection = writer
         self._read_connection = reader
-        self._writer: Lane[_Write] = Lane("metadata-writer", self._write, self._detect_others)
+        self._writer: Lane[_PendingWrite] = Lane("metadata-writer", self._write, self._detect_others)
         self._reader: Lane[_Get | _Query] = Lane("metadata-reader", self._read)
         self._loop = asyncio.get_running_loop()
         self._watchers = Watchers(self.get, self._writer.poll)
@@ -88,7 +88,7 @@ class SqliteStore:
 
     async def transact(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         addresses = [Address(transaction.shard, key) for transaction in transactions for key in transaction.checks]
-        work = _Write(addresses, lambda batch: [batch.apply(transaction) for transaction in transactions])
+        work = _PendingWrite(addresses, lambda batch: [batch.apply(transaction) for transaction in transactions])
         outcomes: list[Outcome] = await self._writer.submit(work)
         return outcomes
 
@@ -96,12 +96,12 @@ class SqliteStore:
         return await self._watchers.watch(seen, timeout_ms=timeout_ms)
 
     async def acquire_lease(self, address: Address, holder: str, *, ttl_ms: int) -> Lease:
-        work = _Write([address], lambda batch: batch.acquire_lease(address, holder, ttl_ms))
+        work = _PendingWrite([address], lambda batch: batch.acquire_lease(address, holder, ttl_ms))
         lease: Lease = await self._writer.submit(work)
         return lease
 
     async def release_lease(self, address: Address, token: int) -> None:
-        await self._writer.submit(_Write([address], lambda batch: batch.release_lease(address, token)))
+        await self._writer.submit(_PendingWrite([address], lambda batch: batch.release_lease(address, token)))
 
     async def leases(self, shard: str, start: str, end: str) -> list[tuple[str, Lease]]:
         query = _Query(lambda connection: rows.read_leases(connection, shard, start, end))
@@ -124,7 +124,7 @@ class SqliteStore:
                 for job in jobs
             ]
 
-    def _write(self, jobs: list[_Write]) -> list[Any]:
+    def _write(self, jobs: list[_PendingWrite]) -> list[Any]:
         """In the writer's thread: one group commit."""
         connection = self._write_connection
         with decided_errors(self._path):
