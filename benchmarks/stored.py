@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 
 from benchmarks.result import QUICK, Result, at_most_of
 from benchmarks.servers import Server, kafka, lakestream
-from lakestream.cli.demo import order
+from lakestream.cli.clients.demo import order
 
 RECORDS = 50_000 if QUICK else 400_000
 PARTITIONS = 6

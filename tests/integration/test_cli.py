@@ -31,7 +31,7 @@ def test_the_overview_imports_nothing_heavy() -> None:
 
 @pytest.mark.parametrize("command", ["topic", "produce", "consume", "demo"])
 def test_client_commands_are_light(command: str) -> None:
-    code = f"import sys, lakestream.cli.{command}; print(sorted(sys.modules))"
+    code = f"import sys, lakestream.cli.clients.{command}; print(sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(json.loads(done.stdout.replace("'", '"')))
     assert loaded.isdisjoint({"pyspark", "numba", "pyarrow", "pyiceberg", "kio"})

@@ -17,7 +17,7 @@ from support.processes import HOST, Running, free_ports
 from typer.testing import CliRunner
 
 from lakestream.bucket.saved import Saver
-from lakestream.cli.locking import lock_data
+from lakestream.cli.buckets.locking import lock_data
 from lakestream.cli.main import app
 from lakestream.errors import RequestError
 from lakestream.node.backends import open_backends

@@ -21,7 +21,7 @@ from support.embedded import Embedded, embedded
 from support.processes import Running
 from typer.testing import CliRunner
 
-from lakestream.cli.table import app
+from lakestream.cli.tables.table import app
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.local import LocalTiles
 from lakestream.frontier.moving.worker import Worker

@@ -30,7 +30,13 @@ COMMANDS = {
     "http": "Run the HTTP door: Iceberg REST catalog and health.",
     "pipeline": "Run the Spark pipeline that moves records into their tables.",
 }
-"""Each is the module `lakestream.cli.<name>` with a Typer instance called `app`."""
+"""Each is a module of that name in its folder, with a Typer instance called `app`."""
+FOLDERS = {
+    **dict.fromkeys(("topic", "produce", "consume", "group", "demo"), "clients"),
+    "table": "tables",
+    **dict.fromkeys(("bucket", "recover"), "buckets"),
+}
+"""Those of processes are in `lakestream.cli` itself."""
 
 
 class _LazyGroup(TyperGroup):
@@ -44,7 +50,8 @@ class _LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None:
-            command = get_command(_load(f"lakestream.cli.{name}").app)
+            folder = f".{FOLDERS[name]}" if name in FOLDERS else ""
+            command = get_command(_load(f"lakestream.cli{folder}.{name}").app)
         return name, command, rest
 
 

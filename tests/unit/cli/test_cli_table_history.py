@@ -6,8 +6,8 @@ import pytest
 from typer import Exit
 
 from lakestream.cli.options import parse_time
-from lakestream.cli.table_history import TableHistory, read_history, uncovered
-from lakestream.cli.table_query import _named
+from lakestream.cli.tables.history import TableHistory, read_history, uncovered
+from lakestream.cli.tables.query import _named
 
 
 def snapshot(number: int, parent: int | None, vector: str | None) -> dict[str, Any]:

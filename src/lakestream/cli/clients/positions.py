@@ -6,8 +6,9 @@ from typing import Any, Final
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from lakestream.cli.clients.admin import reason, topics
 from lakestream.cli.console import fail
-from lakestream.cli.options import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S
+from lakestream.cli.options import REQUEST_TIMEOUT_S
 
 _NO_GROUP: Final = "GROUP_ID_NOT_FOUND"
 
@@ -15,20 +16,9 @@ Partition = tuple[str, int]
 Positions = dict[Partition, int]
 
 
-def open_admin(bootstrap: str) -> AdminClient:
-    """Ends the command if no broker answers."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    partition_counts(admin, bootstrap)
-    return admin
-
-
 def partition_counts(admin: AdminClient, bootstrap: str) -> dict[str, int]:
     """Every topic, with its number of partitions."""
-    try:
-        topics = admin.list_topics(timeout=CONNECT_TIMEOUT_S).topics
-    except KafkaException as error:
-        fail(f"no broker answers at {bootstrap}: {error.args[0].str()}")
-    return {name: len(topic.partitions) for name, topic in topics.items()}
+    return {name: len(topic.partitions) for name, topic in topics(admin, bootstrap).items()}
 
 
 def committed(admin: AdminClient, group: str) -> Positions:
@@ -85,10 +75,6 @@ def store(admin: AdminClient, group: str, positions: Mapping[Partition, int]) ->
     if refused:
         names = ", ".join(f"{part.topic}/{part.partition}: {part.error.str()}" for part in refused)
         fail(f"group {group!r} was not rewound everywhere: {names}; run the command again")
-
-
-def reason(error: BaseException) -> str:
-    return str(error.args[0].str()) if isinstance(error, KafkaException) else "no answer in time"
 
 
 def _no_such(group: str) -> None:

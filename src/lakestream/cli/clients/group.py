@@ -8,18 +8,17 @@ import typer
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from lakestream.cli.console import emit_json, fail, out, say, show_table
-from lakestream.cli.group_positions import (
+from lakestream.cli.clients.admin import open_admin, reason
+from lakestream.cli.clients.positions import (
     Partition,
     Positions,
     committed,
     described,
     offsets_at,
-    open_admin,
     partition_counts,
-    reason,
     store,
 )
+from lakestream.cli.console import emit_json, fail, out, say, show_table
 from lakestream.cli.options import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_CATALOG,
@@ -29,7 +28,7 @@ from lakestream.cli.options import (
     Json,
     parse_time,
 )
-from lakestream.cli.table_rest import CatalogError, RestTables
+from lakestream.cli.tables.rest import CatalogError, RestTables
 
 app = typer.Typer(
     no_args_is_help=True, help="Look at consumer groups, and move them to a time or to a snapshot of the table."

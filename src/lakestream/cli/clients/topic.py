@@ -1,36 +1,18 @@
 """`lakestream topic`: create, list, describe, delete."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import NewTopic, OffsetSpec
 
+from lakestream.cli.clients.admin import connect, known_topic, open_admin, reason, topics
 from lakestream.cli.console import emit_json, fail, out, show_table
-from lakestream.cli.options import CONNECT_TIMEOUT_S, DEFAULT_BOOTSTRAP, REQUEST_TIMEOUT_S, Bootstrap, Json
+from lakestream.cli.options import DEFAULT_BOOTSTRAP, REQUEST_TIMEOUT_S, Bootstrap, Json
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe and delete topics. Every topic is also a table.")
 
 Name = Annotated[str, typer.Argument(help="The topic's name.", metavar="TOPIC")]
-
-
-def _admin(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-
-
-def _metadata(admin: AdminClient, bootstrap: str) -> Any:
-    try:
-        return admin.list_topics(timeout=CONNECT_TIMEOUT_S)
-    except KafkaException as error:
-        fail(f"no broker answers at {bootstrap}: {error.args[0].str()}")
-
-
-def _known(admin: AdminClient, bootstrap: str, name: str) -> Any:
-    """Asks for all topics: asking for one by name would create it."""
-    topic = _metadata(admin, bootstrap).topics.get(name)
-    if topic is None:
-        fail(f"there is no topic {name!r}; `lakestream topic list` shows those that are")
-    return topic
 
 
 @app.command()
@@ -53,12 +35,11 @@ def create(
             fail(f"a setting is written name=value, not {item!r}")
         configs[key] = value
     topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=configs)
-    admin = _admin(bootstrap)
-    _metadata(admin, bootstrap)
+    admin = open_admin(bootstrap)
     try:
         admin.create_topics([topic], operation_timeout=REQUEST_TIMEOUT_S)[name].result(REQUEST_TIMEOUT_S * 2)
     except (KafkaException, TimeoutError) as error:
-        fail(f"topic {name!r} was not created: {_reason(error)}")
+        fail(f"topic {name!r} was not created: {reason(error)}")
     if json:
         emit_json({"topic": name, "partitions": partitions})
     else:
@@ -68,11 +49,11 @@ def create(
 @app.command("list")
 def list_(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
     """List the topics."""
-    topics = sorted(_metadata(_admin(bootstrap), bootstrap).topics.values(), key=lambda topic: str(topic.topic))
+    found = sorted(topics(connect(bootstrap), bootstrap).values(), key=lambda topic: str(topic.topic))
     if json:
-        emit_json([{"topic": topic.topic, "partitions": len(topic.partitions)} for topic in topics])
-    elif topics:
-        show_table(["topic", "partitions"], [[topic.topic, len(topic.partitions)] for topic in topics])
+        emit_json([{"topic": topic.topic, "partitions": len(topic.partitions)} for topic in found])
+    elif found:
+        show_table(["topic", "partitions"], [[topic.topic, len(topic.partitions)] for topic in found])
     else:
         out.print("There are no topics yet. Try: lakestream topic create orders")
 
@@ -80,8 +61,8 @@ def list_(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
 @app.command()
 def describe(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
     """Show a topic's partitions and how far each has come."""
-    admin = _admin(bootstrap)
-    indices = sorted(_known(admin, bootstrap, name).partitions)
+    admin = connect(bootstrap)
+    indices = sorted(known_topic(admin, bootstrap, name).partitions)
     bounds = []
     for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
         asked = {TopicPartition(name, index): spec for index in indices}
@@ -89,7 +70,7 @@ def describe(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = 
             futures = admin.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)
             bounds.append({part.partition: future.result().offset for part, future in futures.items()})
         except KafkaException as error:
-            fail(f"the offsets of {name!r} could not be read: {_reason(error)}")
+            fail(f"the offsets of {name!r} could not be read: {reason(error)}")
     start, end = bounds
     rows = [(index, start[index], end[index], end[index] - start[index]) for index in indices]
     if json:
@@ -107,20 +88,15 @@ def delete(
     json: Json = False,
 ) -> None:
     """Delete a topic. Its table is kept, under a name that carries the topic's id."""
-    admin = _admin(bootstrap)
-    _known(admin, bootstrap, name)
+    admin = connect(bootstrap)
+    known_topic(admin, bootstrap, name)
     if not yes and not json:
         typer.confirm(f"Delete topic {name}?", abort=True)
     try:
         admin.delete_topics([name], operation_timeout=REQUEST_TIMEOUT_S)[name].result(REQUEST_TIMEOUT_S * 2)
     except (KafkaException, TimeoutError) as error:
-        fail(f"topic {name!r} was not deleted: {_reason(error)}")
+        fail(f"topic {name!r} was not deleted: {reason(error)}")
     if json:
         emit_json({"topic": name, "deleted": True})
     else:
         out.print(f"Deleted topic [bold]{name}[/].")
-
-
-def _reason(error: Exception) -> str:
-    cause = error.args[0] if error.args else None
-    return str(cause.str()) if isinstance(error, KafkaException) and cause is not None else str(error) or "no answer"

@@ -7,15 +7,16 @@ from typing import Annotated, Any, Final
 import duckdb
 import typer
 
+from lakestream.cli.clients.admin import open_admin
+from lakestream.cli.clients.positions import committed
 from lakestream.cli.console import emit_json, fail, out, say, show_table, warn
-from lakestream.cli.group_positions import committed, open_admin
-from lakestream.cli.lag import lag
-from lakestream.cli.maintain import maintain
 from lakestream.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_CATALOG, Bootstrap, Catalog, Json, Table, parse_time
-from lakestream.cli.table_history import TableHistory, uncovered, written
-from lakestream.cli.table_query import Cut, connect, cut_off, incomplete
-from lakestream.cli.table_rest import CatalogError, RestTables
-from lakestream.cli.table_travel import rollback, snapshot_of, snapshots, tag
+from lakestream.cli.tables.history import TableHistory, uncovered, written
+from lakestream.cli.tables.lag import lag
+from lakestream.cli.tables.maintain import maintain
+from lakestream.cli.tables.query import Cut, connect, cut_off, incomplete
+from lakestream.cli.tables.rest import CatalogError, RestTables
+from lakestream.cli.tables.travel import rollback, snapshot_of, snapshots, tag
 
 app = typer.Typer(no_args_is_help=True, help="Look at a topic's Iceberg table, the way any engine would.")
 

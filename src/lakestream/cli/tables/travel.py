@@ -6,8 +6,8 @@ import typer
 
 from lakestream.cli.console import emit_json, fail, out, say, show_table
 from lakestream.cli.options import DEFAULT_CATALOG, Catalog, Json, Table
-from lakestream.cli.table_history import MAIN, Snapshot, TableHistory, uncovered, written
-from lakestream.cli.table_rest import CatalogError, RestTables
+from lakestream.cli.tables.history import MAIN, Snapshot, TableHistory, uncovered, written
+from lakestream.cli.tables.rest import CatalogError, RestTables
 
 
 def snapshots(name: Table, catalog: Catalog = DEFAULT_CATALOG, json: Json = False) -> None:

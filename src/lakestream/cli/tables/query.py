@@ -13,8 +13,8 @@ import duckdb
 from duckdb_extensions import import_extension
 
 from lakestream.cli.console import fail
-from lakestream.cli.table_history import TableHistory
-from lakestream.cli.table_rest import CatalogError, RestTables
+from lakestream.cli.tables.history import TableHistory
+from lakestream.cli.tables.rest import CatalogError, RestTables
 
 _EXTENSIONS: Final = ("avro", "httpfs", "iceberg")
 _LEVELS: Final = 2

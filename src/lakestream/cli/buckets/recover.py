@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from lakestream.cli.buckets.locking import lock_data
 from lakestream.cli.console import emit_json, fail, out, say, warn
-from lakestream.cli.locking import lock_data
 from lakestream.cli.options import Json
 from lakestream.cli.serving import Config, Data
 from lakestream.errors import LakestreamError

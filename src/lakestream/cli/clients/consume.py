@@ -17,8 +17,9 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from lakestream.cli.clients.admin import known_topic
 from lakestream.cli.console import emit_json, fail, say
-from lakestream.cli.options import CONNECT_TIMEOUT_S, DEFAULT_BOOTSTRAP, Bootstrap, Json
+from lakestream.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
 
 app = typer.Typer(help="Read records from a topic.")
 
@@ -84,13 +85,7 @@ def consume(
 
 
 def _partitions(consumer: Consumer, topic: str, bootstrap: str) -> list[int]:
-    try:
-        topics = consumer.list_topics(timeout=CONNECT_TIMEOUT_S).topics
-    except KafkaException as error:
-        fail(f"no broker answers at {bootstrap}: {error.args[0].str()}")
-    if topic not in topics:
-        fail(f"there is no topic {topic!r}; `lakestream topic list` shows those that are")
-    return sorted(topics[topic].partitions)
+    return sorted(known_topic(consumer, bootstrap, topic).partitions)
 
 
 def _print_records(

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 from lakestream.cli.console import fail
-from lakestream.cli.table_history import TableHistory, read_history
+from lakestream.cli.tables.history import TableHistory, read_history
 from lakestream.metadata.topics.tables import table_name
 
 _LEVEL: Final = "\x1f"

@@ -1,0 +1,1 @@
+"""Commands that are ordinary Kafka clients: topics, records, groups."""

@@ -1,0 +1,1 @@
+"""`lakestream table`: a client of the REST catalog, with DuckDB for SQL."""
