@@ -31,7 +31,8 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """One broker process, which listens on `host` and `port`."""
 
     id: int | None = None
-    """Its number, unique among the brokers. None: one that is free, so that all brokers may have one configuration."""
+    """Its number, unique among the brokers. None: one from 1001 on that is free, so that all brokers may have one
+    configuration."""
     host: str = "127.0.0.1"
     port: int = 9092
     advertised: str = ""

@@ -1,8 +1,9 @@
 """Real processes are killed and paused at random moments under load; then the same audit that the simulator makes,
 through the doors that everybody uses.
 
-Three brokers and the pipeline, with leases, generations and grace so short that whoever was paused wakes up after
-others took over. Idempotent librdkafka producers write, one consumer reads everything as it comes, a consumer group
+Three brokers, a fourth that comes and goes under other ids and addresses, and the pipeline, with leases, generations
+and grace so short that whoever was paused wakes up after others took over. Brokers are also asked to end, as in a
+rolling restart. Idempotent librdkafka producers write, one consumer reads everything as it comes, a consumer group
 commits what it was handed. In the end every broker must serve every acknowledged record at its offset, once, in order
 and to the byte, and the table the same; no consumer may have missed a record, no committed offset may have fallen, and
 nothing may be left in the bucket that neither log nor table names.
@@ -116,6 +117,9 @@ class World:
             place = ("--id", str(index), "--port", str(cluster.ports[index]))
             return start("broker", *place, *data, environment=environment)
 
+        def visitor() -> Running:
+            return start("broker", "--port", str(free_ports()), *data, environment=environment)
+
         def pipeline() -> Running:
             return start("pipeline", *data, "--master", "local[1]", environment=environment)
 
@@ -125,7 +129,11 @@ class World:
             Victim(f"pipeline {index}", pipeline, 0.5, 5.0, share, lambda running: COMMITTED in running.output)
             for index in range(pipelines)
         ]
-        brokers = [Victim(f"broker {index}", lambda index=index: broker(index), 1.0, 6.0) for index in range(BROKERS)]
+        brokers = [
+            Victim(f"broker {index}", lambda index=index: broker(index), 1.0, 6.0, drain_share=0.3)
+            for index in range(BROKERS)
+        ]
+        brokers.append(Victim("visitor", visitor, 2.0, 1.0, 0.1, drain_share=0.5))
         for victim in brokers:
             victim.running.wait_for("listens on")
         self.storm = Storm(brokers, spark, random.Random(seed))
@@ -175,6 +183,7 @@ class World:
         acked, unknown = sum(writer.acked_count for writer in writers), sum(len(writer.unknown) for writer in writers)
         return (
             f"{time.monotonic() - started:.0f} s, kills {dict(storm.kills)}, pauses {dict(storm.pauses)}, "
+            f"drains {dict(storm.drains)}, "
             f"{acked} records acknowledged, {unknown} without an answer, {crew.commits} group commits, "
             f"{watch.looks} looks at them"
         )

@@ -31,13 +31,13 @@ def _start(start: Start, data: Path, port: int, *options: str) -> Running:
 def test_brokers_without_an_id_take_what_is_free(start: Start, tmp_path: Path) -> None:
     data, first = tmp_path / "data", free_ports(4)
     running = [_start(start, data, first + index) for index in range(3)]
-    assert _brokers(first) == {index: first + index for index in range(3)}
+    assert _brokers(first) == {1001 + index: first + index for index in range(3)}
     running[1].kill()
-    wait_until(lambda: _brokers(first) == {0: first, 2: first + 2}, "clients forget the dead one", PATIENCE_S)
+    wait_until(lambda: _brokers(first) == {1001: first, 1003: first + 2}, "clients forget the dead one", PATIENCE_S)
     _start(start, data, first + 3)
-    assert _brokers(first) == {0: first, 1: first + 3, 2: first + 2}
+    assert _brokers(first) == {1001: first, 1002: first + 3, 1003: first + 2}
     assert running[2].stop() == 0
-    assert _brokers(first) == {0: first, 1: first + 3}, "who says good-bye is gone at once"
+    assert _brokers(first) == {1001: first, 1002: first + 3}, "who says good-bye is gone at once"
 
 
 def test_an_id_that_another_live_broker_has_is_refused(start: Start, tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_workers_are_brokers_of_one_configuration(start: Start, tmp_path: Path) 
         running.wait_for(f"worker {index} serves")
     ports = [first + index for index in range(3)]
     assert sorted(_brokers(*ports).values()) == ports
-    assert sorted(_brokers(*ports)) == [0, 1, 2]
+    assert sorted(_brokers(*ports)) == [1001, 1002, 1003]
     lines = [json.loads(line) for line in running.output.splitlines()]
     assert {line.get("worker") for line in lines if "kafka door listens" in line["message"]} == {0, 1, 2}
 
@@ -98,15 +98,15 @@ def test_clients_stay_in_their_zone(start: Start, tmp_path: Path) -> None:
     admin = AdminClient(both)
     admin.create_topics([NewTopic("t", 8, 1)])["t"].result(20)
     nodes = {node.id: node.rack for node in admin.describe_cluster().result(20).nodes}
-    assert nodes == {0: "a", 1: "b"}
-    for number, zone in enumerate("ab"):
+    assert nodes == {1001: "a", 1002: "b"}
+    for number, zone in enumerate("ab", 1001):
         producer = Producer(both | {"client.id": f"app,zone_id={zone}"})
         for partition in range(8):
             producer.produce("t", zone, partition=partition)
         assert producer.flush(30) == 0
         leaders = {each.leader for each in producer.list_topics("t", timeout=20).topics["t"].partitions.values()}
         assert leaders == {number}
-    for number, zone in enumerate("ab"):
+    for number, zone in enumerate("ab", 1001):
         told: list[str] = []
         settings = {"client.rack": zone, "group.id": zone, "statistics.interval.ms": 100, "stats_cb": told.append}
         consumer = Consumer(both | settings)

@@ -1,4 +1,5 @@
-"""Faults of real processes: SIGKILL and SIGSTOP at moments that a seed chooses, restart and SIGCONT some time later."""
+"""Faults of real processes: SIGKILL and SIGSTOP at moments that a seed chooses, restart and SIGCONT some time later;
+and SIGTERM, which is no fault: the process ends by itself, and is started again."""
 
 import random
 import signal
@@ -24,9 +25,12 @@ class Victim:
     pause_share: float = 0.5
     """How many of its faults are pauses."""
     worth_it: Callable[[Running], bool] = lambda running: True
+    drain_share: float = 0.0
+    """How often it is asked to end instead."""
     running: Running = field(init=False)
     due_s: float | None = None
     paused: bool = False
+    asked_to_end: bool = False
 
     def __post_init__(self) -> None:
         self.running = self.start()
@@ -44,8 +48,16 @@ class Victim:
         self.paused = True
         self.due_s = time.monotonic() + chance.uniform(0.1, self.pause_s)
 
+    def drain(self, chance: random.Random) -> None:
+        self.running.process.send_signal(signal.SIGTERM)
+        self.asked_to_end = True
+        self.due_s = time.monotonic() + chance.uniform(0, self.down_s)
+
     def recover(self) -> None:
         """Whatever is wrong with it."""
+        if self.asked_to_end:
+            assert self.running.process.wait(60) == 0, f"{self.name}:\n{self.running.output[-4000:]}"
+            self.asked_to_end = False
         if self.paused:
             self.running.process.send_signal(signal.SIGCONT)
         elif self.due_s is not None:
@@ -63,6 +75,7 @@ class Storm:
     calm_s: tuple[float, float] = (0.2, 1.5)
     kills: Counter[str] = field(default_factory=Counter)
     pauses: Counter[str] = field(default_factory=Counter)
+    drains: Counter[str] = field(default_factory=Counter)
 
     def rage(self, until: Callable[[], bool]) -> None:
         strikes_s = time.monotonic()
@@ -90,7 +103,12 @@ class Storm:
             return
         victim = self.chance.choice(standing)
         pauses = self.chance.random() < victim.pause_share
+        drains = self.chance.random() < victim.drain_share
         if not victim.worth_it(victim.running):
+            return
+        if drains:
+            victim.drain(self.chance)
+            self.drains[victim.name.split()[0]] += 1
             return
         if pauses:
             victim.pause(self.chance)

@@ -23,6 +23,9 @@ _ROWS: Final = ("broker/", "broker0")
 _LIVE: Final = ("live/", "live0")
 _LOOK_AGAIN_MS: Final = 250
 HIGHEST_ID: Final = 2**31 - 1
+FIRST_FREE_ID: Final = 1001
+"""Ids that brokers take by themselves begin above those that people give, as in Kafka (`reserved.broker.max.id`): one
+that a person has given is not taken while its broker is away."""
 
 
 class Broker(msgspec.Struct, frozen=True, array_like=True):
@@ -48,8 +51,8 @@ class Brokers:
 
     async def claim(self, session: str, place: tuple[str, int], zone: str | None, broker_id: int | None) -> Broker:
         """An id for the process that listens at `place`: the one it wants, else the one that it had there before, else
-        the lowest that is free. Nobody hears of the broker before `register`. Raises `RequestError` if another broker
-        has the id that it wants."""
+        the lowest from `FIRST_FREE_ID` on that is free. Nobody hears of the broker before `register`. Raises
+        `RequestError` if another broker has the id that it wants."""
         if broker_id is None:
             broker_id = await self._free_id(session, place)
         elif not 0 <= broker_id <= HIGHEST_ID:
@@ -139,7 +142,7 @@ class Brokers:
                 if (await self._acquire(msgspec.structs.replace(row, session=session))).holder == session:
                     return row.broker_id
         taken = {row.broker_id for row in rows if row.session in held}
-        for broker_id in count():
+        for broker_id in count(FIRST_FREE_ID):
             if broker_id not in taken:
                 lease = await self._acquire(Broker(broker_id, *place, None, session))
                 if lease.holder == session:

@@ -36,7 +36,7 @@ def test_brokers_with_one_configuration_get_ids_of_their_own() -> None:
     async def test() -> None:
         world = World()
         started = await asyncio.gather(*(world.start(9000 + number) for number in range(5)))
-        assert sorted(broker.broker_id for broker in started) == [0, 1, 2, 3, 4]
+        assert sorted(broker.broker_id for broker in started) == [1001, 1002, 1003, 1004, 1005]
         await world.brokers.leave(started[2])
         gone = started[2].broker_id
         assert gone not in await world.ids()
@@ -80,11 +80,11 @@ def test_a_process_that_comes_back_to_its_address_has_its_id_at_once() -> None:
         for wanted in (None, before.broker_id):
             again = await world.start(2, wanted)
             assert again.broker_id == before.broker_id
-            assert (await world.ids())[1] == again.session != before.session
+            assert (await world.ids())[1002] == again.session != before.session
             with pytest.raises(FencedError):
                 await world.brokers.heartbeat(before)
             await world.brokers.leave(before)
-            assert (await world.ids())[1] == again.session, "who was replaced takes nobody else away"
+            assert (await world.ids())[1002] == again.session, "who was replaced takes nobody else away"
 
     run(test())
 
