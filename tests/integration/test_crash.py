@@ -130,10 +130,10 @@ class World:
             for index in range(pipelines)
         ]
         brokers = [
-            Victim(f"broker {index}", lambda index=index: broker(index), 1.0, 6.0, drain_share=0.3)
+            Victim(f"broker {index}", lambda index=index: broker(index), 1.0, 6.0, withdraw_share=0.3)
             for index in range(BROKERS)
         ]
-        brokers.append(Victim("visitor", visitor, 2.0, 1.0, 0.1, drain_share=0.5))
+        brokers.append(Victim("visitor", visitor, 2.0, 1.0, 0.1, withdraw_share=0.5))
         for victim in brokers:
             victim.running.wait_for("listens on")
         self.storm = Storm(brokers, spark, random.Random(seed))
@@ -183,7 +183,7 @@ class World:
         acked, unknown = sum(writer.acked_count for writer in writers), sum(len(writer.unknown) for writer in writers)
         return (
             f"{time.monotonic() - started:.0f} s, kills {dict(storm.kills)}, pauses {dict(storm.pauses)}, "
-            f"drains {dict(storm.drains)}, "
+            f"withdrawals {dict(storm.withdrawals)}, "
             f"{acked} records acknowledged, {unknown} without an answer, {crew.commits} group commits, "
             f"{watch.looks} looks at them"
         )

@@ -25,7 +25,7 @@ class Victim:
     pause_share: float = 0.5
     """How many of its faults are pauses."""
     worth_it: Callable[[Running], bool] = lambda running: True
-    drain_share: float = 0.0
+    withdraw_share: float = 0.0
     """How often it is asked to end instead."""
     running: Running = field(init=False)
     due_s: float | None = None
@@ -48,7 +48,7 @@ class Victim:
         self.paused = True
         self.due_s = time.monotonic() + chance.uniform(0.1, self.pause_s)
 
-    def drain(self, chance: random.Random) -> None:
+    def withdraw(self, chance: random.Random) -> None:
         self.running.process.send_signal(signal.SIGTERM)
         self.asked_to_end = True
         self.due_s = time.monotonic() + chance.uniform(0, self.down_s)
@@ -75,7 +75,7 @@ class Storm:
     calm_s: tuple[float, float] = (0.2, 1.5)
     kills: Counter[str] = field(default_factory=Counter)
     pauses: Counter[str] = field(default_factory=Counter)
-    drains: Counter[str] = field(default_factory=Counter)
+    withdrawals: Counter[str] = field(default_factory=Counter)
 
     def rage(self, until: Callable[[], bool]) -> None:
         strikes_s = time.monotonic()
@@ -103,12 +103,12 @@ class Storm:
             return
         victim = self.chance.choice(standing)
         pauses = self.chance.random() < victim.pause_share
-        drains = self.chance.random() < victim.drain_share
+        withdraws = self.chance.random() < victim.withdraw_share
         if not victim.worth_it(victim.running):
             return
-        if drains:
-            victim.drain(self.chance)
-            self.drains[victim.name.split()[0]] += 1
+        if withdraws:
+            victim.withdraw(self.chance)
+            self.withdrawals[victim.name.split()[0]] += 1
             return
         if pauses:
             victim.pause(self.chance)

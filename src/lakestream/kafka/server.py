@@ -110,7 +110,7 @@ class KafkaServer:
             return
         for server in self._servers:
             server.close()
-        self._door.is_draining = handover_ms > 0
+        self._door.is_withdrawn = handover_ms > 0
         await self._door.groups.stop()
         await self._closed(handover_ms)
         self._sweeper.cancel()

@@ -49,7 +49,7 @@ class Brokers:
         self.known: list[Broker] = []
         """As `live` told last: for hints that are not worth a question to the store."""
 
-    async def claim(self, session: str, place: tuple[str, int], zone: str | None, broker_id: int | None) -> Broker:
+    async def take_id(self, session: str, place: tuple[str, int], zone: str | None, broker_id: int | None) -> Broker:
         """An id for the process that listens at `place`: the one it wants, else the one that it had there before, else
         the lowest from `FIRST_FREE_ID` on that is free. Nobody hears of the broker before `register`. Raises
         `RequestError` if another broker has the id that it wants."""
@@ -76,7 +76,7 @@ class Brokers:
         if self._announced.get(broker.session) != lease.token:
             await self._announce(broker, lease)
 
-    async def retire(self, broker: Broker) -> None:
+    async def withdraw(self, broker: Broker) -> None:
         """Clients hear of it no more. It still lives, and has its id, until it leaves."""
         token = self._announced.get(broker.session, ABSENT)
         row = _row_key(broker.broker_id)
@@ -84,7 +84,7 @@ class Brokers:
 
     async def leave(self, broker: Broker) -> None:
         """The id is free, and nothing more comes from this session."""
-        await self.retire(broker)
+        await self.withdraw(broker)
         token = self._announced.pop(broker.session, ABSENT)
         await self._store.release_lease(Address(_SHARD, _lease_key(broker.broker_id)), token)
 

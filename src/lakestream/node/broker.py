@@ -57,7 +57,7 @@ async def _serve(
         raise taken(place, error, "KAFKA_PORT") from error
     try:
         brokers = Brokers(backends.store, ttl_ms=settings.stream.broker_ttl_ms)
-        broker = await brokers.claim(backends.runtime.new_id().hex, told, place.zone or None, place.id)
+        broker = await brokers.take_id(backends.runtime.new_id().hex, told, place.zone or None, place.id)
         log.info("this is broker %d at %s:%d, zone %s", broker.broker_id, *told, broker.zone or "unknown")
         await _serve_as(broker, listener, settings, backends, tables, ready, stop)
     finally:
@@ -106,7 +106,7 @@ async def _serve_as(
             finally:
                 log.info("stopping: clients are sent to other brokers")
                 # A broker that is alone has nobody to send its clients to: they wait for its return.
-                others = await engine.retire()
+                others = await engine.withdraw()
                 await server.stop(STOP_GRACE_MS, HANDOVER_MS if others else 0)
     finally:
         await engine.stop()

@@ -48,7 +48,7 @@ from lakestream.wal import BucketWriter, MajorityWriter, WalStores, WalWriter
 log = logging.getLogger(__name__)
 
 LOCAL: Final = "file://"
-_RETIRE_S: Final = 2.0
+_WITHDRAW_S: Final = 2.0
 """A store that does not answer must not hold up what was taken in: the broker's lease lapses then."""
 
 
@@ -143,14 +143,14 @@ class StreamEngine:
             if self._disks is not None:
                 await self._disks.stop()
 
-    async def retire(self) -> list[Broker]:
+    async def withdraw(self) -> list[Broker]:
         """Clients are sent to other brokers from now on, which are returned; this one serves until it is stopped."""
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.wait([self._beating])
         with suppress(LakestreamError, TimeoutError):
-            async with asyncio.timeout(_RETIRE_S):
-                await self.brokers.retire(self.broker)
+            async with asyncio.timeout(_WITHDRAW_S):
+                await self.brokers.withdraw(self.broker)
                 return await self.brokers.live()
         return []
 

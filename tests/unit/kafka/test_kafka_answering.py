@@ -100,7 +100,7 @@ def test_a_broker_that_stops_sends_its_clients_away_and_answers_what_it_took() -
             client.send(0, 9, _produce(b"taken"))
             await until(lambda: bool(streams._waiting))
             stopping = asyncio.create_task(server.stop(5_000, handover_ms=500))
-            await until(lambda: server._door.is_draining)
+            await until(lambda: server._door.is_withdrawn)
             client.send(0, 9, _produce(b"too late"))
             [taken] = (await client.receive()).responses
             assert taken.partition_responses[0].error_code is ErrorCode.none

@@ -24,7 +24,7 @@ class World:
     async def start(self, port: int, broker_id: int | None = None) -> Broker:
         """A process: its session is one of its own."""
         self._sessions += 1
-        broker = await self.brokers.claim(f"s{self._sessions}", ("host", port), None, broker_id)
+        broker = await self.brokers.take_id(f"s{self._sessions}", ("host", port), None, broker_id)
         await self.brokers.register(broker)
         return broker
 
@@ -49,7 +49,7 @@ def test_brokers_with_one_configuration_get_ids_of_their_own() -> None:
 def test_nobody_hears_of_a_broker_that_has_an_id_and_does_not_serve_yet() -> None:
     async def test() -> None:
         world = World()
-        broker = await world.brokers.claim("s", ("host", 1), None, None)
+        broker = await world.brokers.take_id("s", ("host", 1), None, None)
         assert await world.brokers.live() == []
         await world.brokers.register(broker)
         assert await world.brokers.live() == [broker]

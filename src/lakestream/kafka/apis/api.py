@@ -71,7 +71,7 @@ class Door:
     answer_budget: MemoryBudget
     """For answers until clients have read them. Fetches wait for it, and nothing else does."""
     metrics: KafkaMetrics
-    is_draining: bool = False
+    is_withdrawn: bool = False
     """The broker is being stopped: whoever brings or wants records is sent to another."""
 
 

@@ -85,7 +85,7 @@ def _read(context: Context, request: Any) -> list[_PartitionProduce]:
         refusal = ErrorCode.invalid_required_acks
     elif request.transactional_id is not None:
         refusal = ErrorCode.transactional_id_authorization_failed
-    elif context.door.is_draining and request.acks != 0:
+    elif context.door.is_withdrawn and request.acks != 0:
         refusal = ErrorCode.not_leader_or_follower
     return [
         _PartitionProduce(key, data.index, data.records, refusal or _refusal(context, data.records))

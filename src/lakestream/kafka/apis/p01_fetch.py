@@ -32,7 +32,7 @@ _ZSTD_VERSION: Final = 10
 async def handle(context: Context, request: Any) -> Reply:
     if getattr(request, "session_id", 0) != 0 and getattr(request, "session_epoch", -1) > 0:
         return {"error_code": ErrorCode.fetch_session_id_not_found, "responses": ()}
-    if context.door.is_draining:
+    if context.door.is_withdrawn:
         return _all(request, lambda key, index: _refused(index, ErrorCode.not_leader_or_follower))
     nearer = context.streams.brokers_in_zone(context.principal, getattr(request, "rack_id", ""))
     if nearer:
