@@ -120,7 +120,7 @@ class BrokerActor:
             history.scene.stream,
         )
         streams.brokers.ttl_ms = history.scene.broker_ttl_ms
-        history.auditor.holders[holder_name(broker)] = process
+        history.auditor.holders[holder_name(broker)] = history.auditor.holders[broker.session] = process
         try:
             await streams.start()
         except RetryableError:
