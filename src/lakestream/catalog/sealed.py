@@ -16,6 +16,8 @@ from pyiceberg.io import InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.typedef import Properties
 
+from lakestream.catalog import cloud_files
+from lakestream.catalog.cloud_files import CloudInput, CloudOutput, WholeFile, is_cloud
 from lakestream.errors import CorruptObject
 from lakestream.records import crc32c
 
@@ -57,8 +59,18 @@ class SealedIO(PyArrowFileIO):
 
     def new_input(self, location: str) -> InputFile:  # type: ignore[override]
         checksum = checksum_in(location)
-        plain = super().new_input(location)
+        plain = CloudInput(location) if is_cloud(location) else super().new_input(location)
         return plain if checksum is None else _CheckedInput(plain, checksum)
+
+    def new_output(self, location: str) -> OutputFile:  # type: ignore[override]
+        return CloudOutput(location) if is_cloud(location) else super().new_output(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        path = location if isinstance(location, str) else location.location
+        if is_cloud(path):
+            cloud_files.delete(path)
+        else:
+            super().delete(location)
 
     def new_sealed(self, location: str, named: Callable[[str], None]) -> "SealedOutput":
         """A file whose name will be `location` with its checksum; `named` is told of it before it waits."""
@@ -123,22 +135,10 @@ class SealedOutput(OutputFile):
         return self._files.new_input(self.location)
 
     def create(self, overwrite: bool = False) -> OutputStream:
-        return _Collected(self._store)
+        return WholeFile(self._store)
 
     def _store(self, data: bytes) -> None:
         self._location = _sealed(self._location, crc32c(data))
         self._size_bytes = len(data)
         self._named(self._location)
         self._files.wait(self._location, data)
-
-
-class _Collected(io.BytesIO):
-    def __init__(self, done: Callable[[bytes], None]) -> None:
-        super().__init__()
-        self._done = done
-
-    def close(self) -> None:
-        if not self.closed:
-            data = self.getvalue()
-            super().close()
-            self._done(data)
