@@ -1,6 +1,7 @@
 """A real Spark reads and maintains the table of a stream through a real Nessie and through a real Hive Metastore, while
 the pipeline commits: rows stay what they are, and consumers see each offset once."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -53,7 +54,7 @@ class Engine:
         self.town.produce(HALF)
         moved = 0
         for _ in range(_TRIES):
-            tick = self.town.tick()
+            tick = asyncio.run(self.town.tick())
             assert all(isinstance(failure.error, Conflict) for failure in tick.failures), tick.failures
             moved += tick.record_count
             if moved == HALF:
@@ -153,7 +154,7 @@ def test_spark_maintains_a_table_in_a_metastore_that_the_pipeline_fills(
         engine.run("DELETE FROM CATALOG_.default.orders WHERE _offset = 7")
         time.sleep(SEEN_S)
         engine.town.check_all(without=(1, 4, 7, 9))
-        engine.town.check_commits_stopped("upgraded to format version 3")
+        asyncio.run(engine.town.check_commits_stopped("upgraded to format version 3"))
 
 
 def test_spark_maintains_a_table_in_nessie_when_nobody_commits_meanwhile(
