@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from simulator.bugs import BUGS, seeds_for
 from simulator.bugs.found import FIRST_SEEDS
+from simulator.disks import DISKS
 from simulator.history import run
 from simulator.oxia_store import ON_OXIA
 from simulator.policies import KEPT
@@ -20,6 +21,7 @@ FIRST_SEED = 1
 HISTORIES = 1_000
 UPKEEP_HISTORIES = 150
 OXIA_HISTORIES = 120
+DISK_HISTORIES = 40
 
 LIMIT = 1_000
 """Histories within which every planted bug is found."""
@@ -75,6 +77,17 @@ def test_no_history_on_oxia_breaks_an_invariant() -> None:
     """The same engine, each process with the real store on a made-up Oxia that tears its batches."""
     for report in play(ON_OXIA, OXIA_HISTORIES):
         assert report.violation is None, explain(report)
+
+
+def test_no_history_with_disk_stores_breaks_an_invariant() -> None:
+    """Majorities, stores that are lost and copied again, spilled objects, changes of profile."""
+    lost = switched = 0
+    for report in play(DISKS[1], DISK_HISTORIES, step=DISKS[0]):
+        assert report.violation is None, explain(report)
+        lost += sum("is emptied" in line for line in report.trace)
+        switched += sum("hears that the profile is" in line for line in report.trace)
+    assert lost
+    assert switched
 
 
 def test_upkeep_happens() -> None:

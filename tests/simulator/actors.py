@@ -11,12 +11,13 @@ from support.simulated_tables import SimulatedTables
 from lakestream.access import ALLOW_ALL, ANONYMOUS
 from lakestream.coordination.groups import Groups
 from lakestream.coordination.groups.coordinator import GroupCoordinator, holder_name
-from lakestream.errors import ObjectMissing, RetryableError, UnknownStream
+from lakestream.errors import ObjectMissing, RequestError, RetryableError, UnknownStream
 from lakestream.frontier.collecting.collector import Collector
 from lakestream.frontier.collecting.orphans import Orphans
 from lakestream.frontier.collecting.producers import Expiry
 from lakestream.frontier.delta import Mirrors
 from lakestream.frontier.moving.worker import Worker
+from lakestream.frontier.settings import NO_DISKS
 from lakestream.kafka.apis.api import Handler
 from lakestream.kafka.settings import KafkaSettings
 from lakestream.metadata.brokers import Broker, Brokers
@@ -118,12 +119,14 @@ class BrokerActor:
             SimulatedHistory(history.objects),  # type: ignore[arg-type]
             process.runtime(),
             history.scene.stream,
+            wal=None if history.disks is None else history.disks.wal(),
+            disk=NO_DISKS if history.disks is None else history.disks.settings,
         )
         streams.brokers.ttl_ms = history.scene.broker_ttl_ms
         history.auditor.holders[holder_name(broker)] = history.auditor.holders[broker.session] = process
         try:
             await streams.start()
-        except RetryableError:
+        except (RetryableError, RequestError):
             # As a real process would end.
             process.crash()
             return

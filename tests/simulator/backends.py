@@ -70,8 +70,18 @@ class SimulatedObjects:
     """A bucket. With `stale_s` its listings may be that old, lacking what is new and showing what is gone, and what was
     deleted may be served that much longer. `on_delete` is told each name before it goes."""
 
-    def __init__(self, world: World, *, stale_s: float = 0.0, partial_deletes: bool = False) -> None:
+    def __init__(
+        self,
+        world: World,
+        *,
+        stale_s: float = 0.0,
+        partial_deletes: bool = False,
+        place: str = "bucket",
+        url: str = "simulated:/",
+    ) -> None:
         self._world = world
+        self.place = place
+        self._url = url
         self._stale_s = stale_s
         self._partial_deletes = partial_deletes
         self.objects: dict[str, bytes] = {}
@@ -84,7 +94,7 @@ class SimulatedObjects:
 
     @property
     def url(self) -> str:
-        return "simulated:/"
+        return self._url
 
     async def put(self, key: str, parts: Sequence[Buffer], *, overwrite: bool = False) -> None:
         check_key(key)
@@ -97,11 +107,11 @@ class SimulatedObjects:
             self._written_at_s[key] = self._world.loop.time()
             self.written_at_ms[key] = self._world.now_ms()
 
-        await self._world.operation(f"put {key}", apply, place="bucket")
+        await self._world.operation(f"put {key}", apply, place=self.place)
 
     async def get(self, key: str) -> bytes:
         check_key(key)
-        return await self._world.operation(f"get {key}", lambda: self._data(key), place="bucket")
+        return await self._world.operation(f"get {key}", lambda: self._data(key), place=self.place)
 
     async def get_range(self, key: str, start: int, length: int, *, once: bool = False) -> bytes:
         check_key(key)
@@ -112,7 +122,7 @@ class SimulatedObjects:
                 raise CorruptObject(f"{self.url}/{key} is too short for {length} bytes at {start}")
             return data
 
-        return await self._world.operation(f"get {key}", apply, place="bucket")
+        return await self._world.operation(f"get {key}", apply, place=self.place)
 
     async def get_tail(self, key: str, length: int) -> bytes:
         check_key(key)
@@ -132,7 +142,7 @@ class SimulatedObjects:
                 if (after is None or key > after) and self._written_at_s[key] <= as_of_s
             ]
 
-        for info in await self._world.operation(f"list {prefix}", apply, place="bucket"):
+        for info in await self._world.operation(f"list {prefix}", apply, place=self.place):
             yield info
 
     async def delete(self, keys: Sequence[str]) -> None:
@@ -151,7 +161,7 @@ class SimulatedObjects:
                     self._world.trace(f"object {key} is deleted")
             return count == len(keys)
 
-        if not await self._world.operation(f"delete {len(keys)} objects", apply, place="bucket"):
+        if not await self._world.operation(f"delete {len(keys)} objects", apply, place=self.place):
             self._world.trace("deletes were throttled")
             raise Unavailable("throttled after some of the deletes")
 

@@ -55,7 +55,7 @@ class ProducerActor:
                 return
             history.auditor.sending(partition, values, copies, ordered=False)
             try:
-                base = await history.broker().call(lambda streams: append(streams, partition, data))
+                base = await history.broker().call(lambda streams: append(history, streams, partition, data))
             except RetryableError:
                 continue
             except UnknownStream:

@@ -32,6 +32,7 @@ from simulator.backends import SimulatedObjects, SimulatedStore
 from simulator.batches import Row
 from simulator.clients import ConsumerActor, ProducerActor, fetch, rows_of
 from simulator.delta import SimulatedDelta
+from simulator.disks import DISKS, DiskActor, HastyActor, SimulatedDisks
 from simulator.freshener import DOORS, FreshenerActor
 from simulator.groups import MemberActor, StrangerActor
 from simulator.keeper import KeeperActor, small_folds
@@ -111,8 +112,11 @@ class History:
         self.objects = SimulatedObjects(
             self.world, stale_s=self.scene.stale_s, partial_deletes=self.scene.partial_deletes
         )
+        has_disks = self.seed % DISKS[0] == DISKS[1] and not self.is_on_oxia
+        self.disks = SimulatedDisks(self) if has_disks else None
         self.auditor.forgetful = self.scene.forgetful
-        self.watcher = Watcher(self.world, self.store, self.objects, self.tables, self.auditor, self.policy)
+        others = () if self.disks is None else self.disks.objects.values()
+        self.watcher = Watcher(self.world, self.store, self.objects, self.tables, self.auditor, self.policy, others)
         self.delta = SimulatedDelta(self.world, self.tables, self.auditor)
         self._brokers = [BrokerActor(self, number + 1) for number in range(self.scene.brokers)]
         self._pipelines = [PipelineActor(self, number) for number in range(self.scene.pipelines)]
@@ -129,7 +133,12 @@ class History:
     def lake(self, runtime: Runtime, settings: PipelineSettings) -> Lake:
         """What a process moves records between."""
         catalog = SimulatedTables(self.store, self.tables)
-        return Lake(self.store, catalog, self.objects, SimulatedTiles(self.objects, runtime), runtime, settings)
+        wal = None if self.disks is None else self.disks.wal()
+        tiles = SimulatedTiles(self.objects, runtime, wal)
+        return Lake(self.store, catalog, self.objects, tiles, runtime, settings, wal)
+
+    def every_store(self) -> list[SimulatedObjects]:
+        return [self.objects, *([] if self.disks is None else self.disks.objects.values())]
 
     def partitions(self) -> list[StreamPartition]:
         """Of the topic as it is now. While there is none, the one place that never answers."""
@@ -154,6 +163,7 @@ class History:
             *([StrangerActor(self)] if scene.members else []),
             *([EngineActor(self)] if scene.engine else []),
             *([FreshenerActor(self)] if self.seed % DOORS[0] == DOORS[1] else []),
+            *([] if self.disks is None else [DiskActor(self, self.disks), HastyActor(self)]),
             *([LossActor(self)] if self.seed % LOSSES[0] == LOSSES[1] else []),
         ]
         visiting = [self._spawn(visitor.live()) for visitor in visitors]
@@ -233,7 +243,8 @@ class History:
             live = self.watcher.live_objects()
             stale = [
                 key
-                for key in self.objects.objects
+                for objects in self.every_store()
+                for key in objects.objects
                 if key.startswith(WAL_PREFIX) and parse_key(key).generation < generation - 8 and key not in live
             ]
             stale += [*self._orphans(), *self.watcher.logs_beside(self.partitions())]

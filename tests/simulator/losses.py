@@ -77,7 +77,7 @@ class LossActor:
 
     def _save(self) -> Producers:
         saved: Producers = {}
-        self._deletes_before = self._history.objects.deletes
+        self._deletes_before = sum(each.deletes for each in self._history.every_store())
         for partition in self._history.partitions():
             shard = shard_of(partition)
             saved[partition] = {
@@ -90,14 +90,20 @@ class LossActor:
 
     async def _lose(self, saved: Producers) -> None:
         """All that is read of the present is read before the first wait."""
-        history, objects = self._history, self._history.objects
+        history = self._history
         if history.topic is None or not all(map(history.watcher.is_there, history.partitions())):
             return
-        wal = {key: data for key, data in objects.objects.items() if key.startswith(WAL_PREFIX)}
-        bucket = _Copy(wal, {key: objects.written_at_ms[key] for key in wal})
+        wal: dict[str, bytes] = {}
+        written_at_ms: dict[str, int] = {}
+        for each in history.every_store():
+            for key, data in each.objects.items():
+                if key.startswith(WAL_PREFIX):
+                    wal[key] = data
+                    written_at_ms[key] = min(each.written_at_ms[key], written_at_ms.get(key, each.written_at_ms[key]))
+        bucket = _Copy(wal, written_at_ms)
         view = history.watcher.view(history.topic.topic_id)
         in_table = history.watcher.table_rows(view)
-        is_recent = objects.deletes == self._deletes_before
+        is_recent = sum(each.deletes for each in history.every_store()) == self._deletes_before
         acked = {partition: dict(history.auditor.acked.get(partition, {})) for partition in history.partitions()}
         cluster = run_now(known_cluster(history.store.core))
         found = await find_wal(bucket, () if cluster is None else (cluster,), lambda _: None)  # type: ignore[arg-type]

@@ -103,7 +103,7 @@ class Pipeline:
         if history.world.random.random() < 0.1:
             self._broker = history.broker()
         try:
-            base = await self._broker.call(lambda streams: append(streams, sent.partition, data))
+            base = await self._broker.call(lambda streams: append(self._history, streams, sent.partition, data))
         except PredecessorAwaited as error:
             if was_first and epoch == sent.epoch and self._is_whole(sent):
                 auditor.fail(f"I8: all that {self._name} sent before is acknowledged, and it was told: {error}")
@@ -160,5 +160,6 @@ class Pipeline:
         return self._producer
 
 
-async def append(streams: StreamEngine, partition: StreamPartition, data: bytes) -> int:
-    return (await streams.append(partition, data)).base_offset
+async def append(history: "History", streams: StreamEngine, partition: StreamPartition, data: bytes) -> int:
+    disk = history.disks is not None and history.disks.wants.get(streams.broker_id, True)
+    return (await streams.append(partition, data, disk=disk)).base_offset

@@ -3,7 +3,8 @@
 From those alone it knows, at any time, what the log, the tables and the groups say, without asking the code under test.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 from uuid import UUID
@@ -44,6 +45,7 @@ class Watcher:
         tables: Mapping[str, View],
         auditor: Auditor,
         policy: Policy,
+        disks: Iterable[SimulatedObjects] = (),
     ) -> None:
         self._world = world
         self._core = store.core
@@ -68,7 +70,9 @@ class Watcher:
         self.membership: Membership | None = None
         self._watch_store()
         self._watch_releases()
-        objects.on_delete = self._deleting
+        self._stores = [objects, *disks]
+        for each in self._stores:
+            each.on_delete = partial(self._deleting, each)
         auditor.stored = self.check_acked
         auditor.located = self.locate
 
@@ -97,6 +101,13 @@ class Watcher:
     def producers(self, partition: StreamPartition) -> int:
         """How many producers have rows there."""
         return len(run_now(self._core.range(shard_of(partition), *PRODUCERS)))
+
+    def object_data(self, key: str, but: SimulatedObjects | None = None) -> bytes | None:
+        """A WAL object, from whatever store has it."""
+        for objects in self._stores:
+            if objects is not but and key in objects.objects:
+                return objects.objects[key]
+        return None
 
     def live_objects(self) -> set[str]:
         return {extent.object_key for extents in self._extents.values() for extent in extents}
@@ -141,7 +152,7 @@ class Watcher:
             return [row for row in self.table_rows(view) if row.partition == partition.index]
         for extent in self._extents[shard]:
             if extent.base_offset <= offset < extent.end_offset:
-                data = self._objects.objects[extent.object_key][extent.position : extent.position + extent.length]
+                data = (self.object_data(extent.object_key) or b"")[extent.position : extent.position + extent.length]
                 return rows(data, partition.index, extent.base_offset)
         return []
 
@@ -277,8 +288,8 @@ class Watcher:
         extents = [codec.decode(each.value, Extent, Address(shard, each.key)) for each in entries]
         self._check_tail(shard, head, extents)
         for extent in extents:
-            if extent.object_key not in self._objects.objects:
-                self._auditor.fail(f"I4: the log names {extent.object_key}, which is not in the bucket")
+            if self.object_data(extent.object_key) is None:
+                self._auditor.fail(f"I4: the log names {extent.object_key}, which is in no store")
             if extent.base_offset >= before.next_offset:
                 self._enter(shard, extent, before.fence)
         self._heads[shard], self._extents[shard] = head, extents
@@ -298,7 +309,7 @@ class Watcher:
         if place in self._entered:
             self._auditor.fail(f"I1: {extent.object_key} enters {shard[-8:]} a second time, at {extent.base_offset}")
         self._entered.add(place)
-        data = self._objects.objects[extent.object_key][extent.position : extent.position + extent.length]
+        data = (self.object_data(extent.object_key) or b"")[extent.position : extent.position + extent.length]
         for row in rows(data, 0, extent.base_offset):
             self._appended.setdefault(shard, {})[row.value] = row.offset
 
@@ -320,10 +331,10 @@ class Watcher:
                 f"I2: the extents of {shard[-8:]} end at {extents[-1].end_offset}, the head at {head.next_offset}"
             )
 
-    def _deleting(self, key: str) -> None:
-        """I7: nothing is deleted that the log or any table names."""
+    def _deleting(self, objects: SimulatedObjects, key: str) -> None:
+        """I7: nothing is deleted that the log or any table names, unless another store has a copy."""
         if key.startswith(WAL_PREFIX):
-            if key in self.live_objects():
+            if key in self.live_objects() and self.object_data(key, but=objects) is None:
                 self._auditor.fail(f"I7: {self._who()} deletes {key} while the log names it")
             return
         path = f"{self._objects.url}/{key}"

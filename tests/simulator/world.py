@@ -116,6 +116,12 @@ class World:
             self.loop.hurry(event, CALM_S * number / len(waiting)) for number, event in enumerate(waiting, start=1)
         ]
 
+    def take_away(self, place: str, for_s: float) -> None:
+        """Nothing reaches that place for so long."""
+        if not self.is_calm:
+            self._away_until_s[place] = self.loop.time() + for_s
+            self.trace(f"the {place} is away for {for_s:.3f} s")
+
     def chance(self, probability: float) -> bool:
         return probability > 0 and self.random.random() < probability
 

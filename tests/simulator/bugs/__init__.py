@@ -3,13 +3,14 @@
 They break the real code from outside, at its public seams, for the length of one context, and exist nowhere else.
 """
 
-from simulator.bugs import appending, coordinating, keeping, losing, moving, oxia, reading, telling
+from simulator.bugs import appending, coordinating, copying, keeping, losing, moving, oxia, reading, telling
 from simulator.bugs.registry import BUGS, seeds_for
 
 __all__ = [
     "BUGS",
     "appending",
     "coordinating",
+    "copying",
     "keeping",
     "losing",
     "moving",

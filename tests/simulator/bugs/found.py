@@ -6,9 +6,11 @@ from typing import Final
 
 FIRST_SEEDS: Final = {
     "ack-before-commit": 1,
+    "acked-on-one-store": 32,
     "any-sequence-begins": 62,
     "cache-served-across-recreation": 16,
     "catalog-retries-on-a-new-head": 42,
+    "collector-forgets-a-store": 19,
     "commit-before-upload": 2,
     "commit-ignores-the-fence": 51,
     "counter-derived-from-the-last-extent": 4,
@@ -68,11 +70,14 @@ FIRST_SEEDS: Final = {
     "stale-head-says-out-of-range": 2,
     "stale-producer-state": 213,
     "stale-row-resurrected": 1_000_000_090,
+    "store-whole-before-its-copies": 461,
+    "switch-overtakes": 6,
     "table-commit-before-its-receipt": 31,
     "touch-lost-and-no-sweep": 171,
     "two-commit-loops": 500,
     "two-coordinators-of-one-group": 31,
     "unknown-outcome-decided-by-the-extent": 303,
     "unlock-of-anothers-lock": 18,
+    "unreachable-taken-for-missing": 851,
     "unused-name-forgotten-without-a-check": 57,
 }

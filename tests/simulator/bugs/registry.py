@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
+from simulator.disks import DISKS
 from simulator.freshener import DOORS
 from simulator.losses import LOSSES
 from simulator.oxia_store import ON_OXIA
@@ -38,6 +39,12 @@ def loss_bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]
 def door_bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
     """One that shows only where engines load the table."""
     _SHOWN_IN[_name(plant)] = DOORS
+    return bug(plant)
+
+
+def disk_bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
+    """One that shows only where there are disk stores."""
+    _SHOWN_IN[_name(plant)] = DISKS
     return bug(plant)
 
 
