@@ -96,11 +96,14 @@ kcat:
 kit-jars: .venv/.complete
 	@$(JAVA) && export JAVA_HOME && $(BIN)/python tools/fetch_jars.py rck $(KIT_JARS)
 
-store-tools: # S3 and Azure on this machine: versitygw needs Go, Azurite needs npm
+store-tools: # S3, Google's and Azure's store on this machine: two need Go, Azurite needs npm
 	@mkdir -p $(STORE_TOOLS)
 	@[ -x $(STORE_TOOLS)/bin/versitygw ] || { command -v go >/dev/null && echo "Building versitygw …" && \
 	GOBIN=$(STORE_TOOLS)/bin go install github.com/versity/versitygw/cmd/versitygw@v1.8.0; } || \
 	echo "versitygw is not here, and its tests want it: install Go" >&2
+	@[ -x $(STORE_TOOLS)/bin/fake-gcs-server ] || { command -v go >/dev/null && echo "Building fake-gcs-server …" && \
+	GOBIN=$(STORE_TOOLS)/bin go install github.com/fsouza/fake-gcs-server@v1.56.1; } || \
+	echo "fake-gcs-server is not here, and its tests want it: install Go" >&2
 	@[ -x $(STORE_TOOLS)/node_modules/.bin/azurite-blob ] || { command -v npm >/dev/null && echo "Fetching Azurite …" && \
 	npm install --silent --no-audit --no-fund --prefix $(STORE_TOOLS) azurite@3; } || \
 	echo "Azurite is not here, and its tests want it: install npm" >&2

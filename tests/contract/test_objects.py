@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulator.backends import SimulatedObjects
 from support import simulated
-from support.emulators import Emulator, azure, tool, versitygw
+from support.emulators import Emulator, azure, gcs, tool, versitygw
 from support.s3 import environment, make_bucket, s3_server
 
 from lakestream import objects
@@ -29,8 +29,9 @@ BACKENDS: dict[str, Callable[[pytest.FixtureRequest], str]] = {
     "s3, ends at once": lambda request: f"s3://{request.getfixturevalue('bucket')}/some/prefix",
     "versitygw": lambda request: emulated(request, "versitygw"),
     "azure": lambda request: emulated(request, "azure"),
+    "gcs": lambda request: emulated(request, "gcs"),
 }
-EMULATORS = {"versitygw": (versitygw, "versitygw"), "azure": (azure, "azurite-blob")}
+EMULATORS = {"versitygw": (versitygw, "versitygw"), "azure": (azure, "azurite-blob"), "gcs": (gcs, "fake-gcs-server")}
 """How each is started, and the program that it needs."""
 
 

@@ -6,16 +6,19 @@ The programs come from LAKESTREAM_STORE_TOOLS, else from the repository's cache 
 import base64
 import hashlib
 import hmac
+import http.client
 import json
 import os
 import shutil
 import signal
 import subprocess
+import threading
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.error import HTTPError
 
@@ -62,25 +65,68 @@ def versitygw(program: str, folder: Path) -> Iterator[Emulator]:
 
 @contextmanager
 def gcs(program: str, folder: Path) -> Iterator[Emulator]:
+    """fake-gcs-server knows puts of Google's JSON API only, and the client makes those of the XML API: a proxy in front
+    says the same in other words, condition included. All else goes through as it is."""
     port = free_ports()
     address = f"http://{HOST}:{port}"
-    account = {
-        "gcs_base_url": address,
-        "disable_oauth": True,
-        "client_email": "",
-        "private_key": "",
-        "private_key_id": "",
-    }
-    command = [program, "-scheme", "http", "-host", HOST, "-port", str(port), "-backend", "memory"]
-    command += ["-external-url", address, "-public-host", f"{HOST}:{port}", "-log-level", "error"]
+    with ThreadingHTTPServer((HOST, 0), type("Translating", (_Translating,), {"port": port})) as proxy:
+        front = f"http://{HOST}:{proxy.server_port}"
+        command = [program, "-scheme", "http", "-host", HOST, "-port", str(port), "-backend", "memory"]
+        command += ["-external-url", front, "-public-host", f"{HOST}:{proxy.server_port}", "-log-level", "error"]
+        account: dict[str, object] = {"gcs_base_url": front, "disable_oauth": True}
+        account |= dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
 
-    def make_bucket(name: str) -> None:
-        body = json.dumps({"name": name}).encode()
-        kind = {"content-type": "application/json"}
-        urllib.request.urlopen(urllib.request.Request(f"{address}/storage/v1/b?project=test", body, kind), timeout=30)
+        def make_bucket(name: str) -> None:
+            body = json.dumps({"name": name}).encode()
+            kind = {"content-type": "application/json"}
+            request = urllib.request.Request(f"{address}/storage/v1/b?project=test", body, kind)
+            with urllib.request.urlopen(request, timeout=30):
+                pass
 
-    with _running(command, folder / "gcs.log", f"{address}/storage/v1/b?project=test"):
-        yield Emulator("gs", {"GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(account)}, make_bucket)
+        with _running(command, folder / "gcs.log", f"{address}/storage/v1/b?project=test"):
+            threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+            try:
+                yield Emulator("gs", {"GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(account)}, make_bucket)
+            finally:
+                proxy.shutdown()
+
+
+class _Translating(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    port = 0
+
+    def _pass_on(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        method, path = self.command, self.path
+        if method == "PUT":
+            bucket, _, name = path.lstrip("/").partition("/")
+            generation = self.headers.get("x-goog-if-generation-match")
+            condition = f"&ifGenerationMatch={generation}" if generation is not None else ""
+            method = "POST"
+            path = f"/upload/storage/v1/b/{bucket}/o?uploadType=media&name={name.replace('/', '%2F')}{condition}"
+        headers = {name: value for name, value in self.headers.items() if name.lower() != "content-length"}
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=60)
+        try:
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            data = answer.read()
+        finally:
+            connection.close()
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in ("transfer-encoding", "connection", "content-length", "etag"):
+                self.send_header(name, value)
+        size = answer.getheader("content-length") if self.command == "HEAD" else None
+        self.send_header("content-length", size or str(len(data)))
+        self.send_header("etag", answer.getheader("etag") or '"made"')
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _pass_on
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
 
 
 @contextmanager

@@ -103,6 +103,8 @@ class RemoteObjects:
         pages = await self._run(prefix, lambda: obstore.list(self._store, prefix or None, offset=after))
         while page := await self._run(prefix, lambda: next(pages, None)):
             for info in page:
+                if after is not None and info["path"] <= after:
+                    continue  # a store that knows no beginning but the first
                 yield ObjectInfo(info["path"], info["size"], int(info["last_modified"].timestamp() * 1000))
 
     async def delete(self, keys: Sequence[str]) -> None:

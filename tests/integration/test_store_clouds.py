@@ -1,15 +1,16 @@
-"""Broker, pipeline and tables in Azure's store, as Azurite has it."""
+"""Broker, pipeline and tables in the stores of other clouds, as their emulators have them."""
 
 import json
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from conftest import need
-from support.emulators import azure, tool
+from support.emulators import azure, gcs, tool
 from support.processes import Cluster
 
 COUNT = 500
@@ -17,11 +18,14 @@ COUNT = 500
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_records_become_rows_in_azure(cluster: Callable[..., Cluster], tmp_path: Path, java: str) -> None:
-    with azure(need(tool("azurite-blob"), "azurite-blob (LAKESTREAM_STORE_TOOLS)"), tmp_path) as emulator:
+@pytest.mark.parametrize(("emulate", "program"), [(azure, "azurite-blob"), (gcs, "fake-gcs-server")])
+def test_records_become_rows_in_another_cloud(
+    cluster: Callable[..., Cluster], tmp_path: Path, java: str, emulate: Callable[..., Any], program: str
+) -> None:
+    with emulate(need(tool(program), f"{program} (LAKESTREAM_STORE_TOOLS)"), tmp_path) as emulator:
         bucket = f"lake-{uuid4()}"
         emulator.make_bucket(bucket)
-        variables = {**emulator.environment, "LAKESTREAM_BUCKET_URL": f"az://{bucket}/here"}
+        variables = {**emulator.environment, "LAKESTREAM_BUCKET_URL": f"{emulator.scheme}://{bucket}/here"}
         made = cluster(environment=variables, http=True)
         producer = Producer({"bootstrap.servers": made.bootstrap})
         for number in range(COUNT):
