@@ -73,7 +73,7 @@ class LagReader:
                 if lag.records or lag.error:
                     self._watchlist.keep(lag.topic_id)
                 else:
-                    self._watchlist.found_level(lag.topic_id, now_ms)
+                    self._watchlist.found_caught_up(lag.topic_id, now_ms)
             return [self._lag_of(topic, status, now_ms) for topic in self._listed if topic.topic_id in self._known]
 
     def _relist(self, listed: Sequence[Topic]) -> None:

@@ -51,7 +51,7 @@ def dead_brokers_touches_are_not_missed() -> Iterator[None]:
 
 @door_bug
 def cut_trusts_the_feed() -> Iterator[None]:
-    """A cut takes a topic for level that no broker has touched since the last one."""
+    """A cut takes a topic that no broker has touched since the last one for caught up."""
     begin, real = Freshener.__init__, Freshener.heads
     lakes: WeakKeyDictionary[Freshener, Lake] = WeakKeyDictionary()
     known: WeakKeyDictionary[Freshener, tuple[Feed, dict[UUID, dict[int, Head]]]] = WeakKeyDictionary()

@@ -141,7 +141,7 @@ async def test_more_than_a_tick_takes_goes_on_at_once() -> None:
     await world.check_whole()
 
 
-async def test_a_topic_without_table_is_not_taken_for_one_that_is_level() -> None:
+async def test_a_topic_without_table_is_not_taken_for_one_that_is_caught_up() -> None:
     world = World(settings=PipelineSettings(backoff_ms=0))
     topic = await create(world, "slow", {INTERVAL: "600000"})
     await write(world, Producer(world, "one"), topic)

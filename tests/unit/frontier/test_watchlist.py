@@ -36,12 +36,12 @@ def topics(count: int) -> list[Topic]:
 
 
 async def settled(feed: Any, listed: Sequence[Topic], now_ms: int) -> Watchlist:
-    """One that has found all topics level."""
+    """One that has found all topics caught up."""
     found = Watchlist(feed, sweep_ms=SWEEP_MS)
     found.relist(listed)
     assert [topic.name for topic in (await found.look(now_ms)).topics] == [topic.name for topic in listed]
     for topic in listed:
-        found.found_level(topic.topic_id, now_ms)
+        found.found_caught_up(topic.topic_id, now_ms)
     return found
 
 
@@ -59,7 +59,7 @@ async def test_every_topic_is_looked_at_within_ten_minutes_and_few_at_a_time() -
             for topic in look.topics:
                 longest_ms = max(longest_ms, now_ms - seen[topic.topic_id])
                 seen[topic.topic_id] = now_ms
-                watchlist.found_level(topic.topic_id, now_ms)
+                watchlist.found_caught_up(topic.topic_id, now_ms)
         assert longest_ms <= SWEEP_MS
         assert all(now_ms - at_ms <= SWEEP_MS for at_ms in seen.values())
         assert most <= 2 + 1.2 * count * pace_ms / SWEEP_MS
@@ -77,7 +77,7 @@ async def test_topics_that_come_and_go_do_not_hide_others_from_the_sweep() -> No
         look = await watchlist.look(now_ms)
         seen |= {topic.topic_id for topic in look.topics}
         for topic in look.topics:
-            watchlist.found_level(topic.topic_id, now_ms)
+            watchlist.found_caught_up(topic.topic_id, now_ms)
     assert kept <= seen
 
 
@@ -88,14 +88,14 @@ async def test_a_touched_topic_is_looked_at_until_it_is_level_and_a_little_longe
     feed.topics.add(wanted)
     look = await watchlist.look(now_ms + 500)
     assert (list(look.woken), look.touched) == ([wanted], {wanted})
-    assert look.level_ms <= now_ms
+    assert look.caught_up_ms <= now_ms
     watchlist.keep(wanted)
     assert [topic.topic_id for topic in (await watchlist.look(now_ms + 900)).topics] == [wanted]
-    watchlist.found_level(wanted, now_ms + 900)
+    watchlist.found_caught_up(wanted, now_ms + 900)
     look = await watchlist.look(now_ms + 1_000)
     assert [topic.topic_id for topic in look.topics] == [wanted], "its touches may be late"
     assert not look.woken
-    watchlist.found_level(wanted, now_ms + 500 + LINGER_MS)
+    watchlist.found_caught_up(wanted, now_ms + 500 + LINGER_MS)
     assert not (await watchlist.look(now_ms + 600 + LINGER_MS)).topics
 
 
@@ -176,7 +176,7 @@ async def test_a_topic_that_nobody_touched_is_found_by_the_sweep() -> None:
 
 
 async def test_a_topic_that_wakes_up_waits_for_its_interval_as_before() -> None:
-    """It was level at the tick before, whether that looked at it or not."""
+    """It was caught up at the tick before, whether that looked at it or not."""
     world = World(settings=PipelineSettings(interval_ms=5_000, lease_ms=1))
     topic = await world.create("slow", 1, {"lakestream.table.commit.interval.ms": "60000"})
     brokers = Brokers(world.store, ttl_ms=86_400_000)

@@ -1,4 +1,4 @@
-"""Which topics a tick looks at: those that brokers told of, those that are not level yet, and some of the others in
+"""Which topics a tick looks at: those that brokers told of, those that are not caught up yet, and some of the others in
 turn, so that none goes unseen for long whatever the feed left out.
 
 State kept here is advice only: a worker that starts anew looks at everything.
@@ -15,20 +15,20 @@ from lakestream.metadata.feed import TOUCH_MS, Feed
 from lakestream.metadata.topics.list import Topic
 
 LINGER_MS: Final = 1_000
-"""So long after a touch a topic is looked at even if it is level: every tick looks at a busy one, however late brokers
-tell of it."""
+"""For so long after a touch a topic is looked at even if it has caught up: every tick looks at a busy one, however late
+brokers announce it."""
 _AHEAD: Final = 0.9
 """The turn of all is done in this part of its time: ticks take time themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """`topics`: to be looked at now. `woken`: those of them that were level at `level_ms` and were touched since.
-    `touched`: all that the feed told of; None if it was not asked, or has left something out."""
+    """`topics`: to look at now. `woken`: those of them that had caught up at `caught_up_ms` and were touched since.
+    `touched`: all that the feed named; None if it was not read, or has left something out."""
 
     topics: Sequence[Topic]
     woken: Sequence[UUID] = ()
-    level_ms: int = 0
+    caught_up_ms: int = 0
     touched: frozenset[UUID] | None = None
 
 
@@ -63,11 +63,11 @@ class Watchlist:
         if not changes.is_complete:
             self._open = dict.fromkeys(self._by_id, 0) | self._open
         turn = {topic.topic_id: topic for topic in self.turn(now_ms)}
-        level_ms, self._looked_ms = (self._looked_ms or 0) - TOUCH_MS, now_ms
+        caught_up_ms, self._looked_ms = (self._looked_ms or 0) - TOUCH_MS, now_ms
         topics = {topic_id: self._by_id[topic_id] for topic_id in self._open} | turn
-        return Look(list(topics.values()), woken, level_ms, changes.topics if changes.is_complete else None)
+        return Look(list(topics.values()), woken, caught_up_ms, changes.topics if changes.is_complete else None)
 
-    def found_level(self, topic_id: UUID, now_ms: int) -> None:
+    def found_caught_up(self, topic_id: UUID, now_ms: int) -> None:
         if topic_id in self._open and not still_waits(now_ms, self._open[topic_id], LINGER_MS):
             del self._open[topic_id]
 

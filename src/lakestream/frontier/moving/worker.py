@@ -128,7 +128,7 @@ class Worker:
         look = await self._watchlist.look(progress.looked_ms)
         if self._schedule:
             for topic_id in look.woken:
-                self._schedule.restart(topic_id, look.level_ms)
+                self._schedule.restart(topic_id, look.caught_up_ms)
         topics = [topic for topic in look.topics if not self._is_quarantined(topic)]
         heads = await self._read_heads(topics, progress)
         are_tables_left = await self._ensure_tables(topics, heads, progress)
@@ -167,8 +167,8 @@ class Worker:
         """Every topic is a table from its first moment, with rows or without; those that have records come first.
         True: some are left for the next tick."""
         missing = [topic for topic in topics if topic.topic_id not in self._tables and topic.topic_id in heads]
-        behind = [topic for topic in missing if not _is_level(heads[topic.topic_id])]
-        empty = [topic for topic in missing if _is_level(heads[topic.topic_id])]
+        behind = [topic for topic in missing if not _is_caught_up(heads[topic.topic_id])]
+        empty = [topic for topic in missing if _is_caught_up(heads[topic.topic_id])]
         for topic in (*behind, *empty[:_TABLES_AT_ONCE]):
             await self._guard(progress, topic, self._ensure_table(topic))
         return len(empty) > _TABLES_AT_ONCE
@@ -185,8 +185,8 @@ class Worker:
             found_heads = heads.get(topic.topic_id)
             if found_heads is None or topic.topic_id not in self._tables:
                 self._watchlist.keep(topic.topic_id)
-            elif _is_level(found_heads):
-                self._watchlist.found_level(topic.topic_id, progress.looked_ms)
+            elif _is_caught_up(found_heads):
+                self._watchlist.found_caught_up(topic.topic_id, progress.looked_ms)
                 if self._schedule:
                     self._schedule.restart(topic.topic_id, progress.looked_ms)
             else:
@@ -316,7 +316,7 @@ class Worker:
         progress.failures.append(Failure(topic.name, error, wait_ms, topic.topic_id, failures))
 
 
-def _is_level(heads: Mapping[int, Head]) -> bool:
+def _is_caught_up(heads: Mapping[int, Head]) -> bool:
     return all(head.frontier >= head.next_offset for head in heads.values())
 
 
