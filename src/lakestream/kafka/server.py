@@ -89,6 +89,11 @@ class KafkaServer:
     def connections(self) -> int:
         return len(self._connections)
 
+    @property
+    def answer_budget(self) -> MemoryBudget:
+        """For answers that clients have not read."""
+        return self._door.answer_budget
+
     async def start(self, listener: Listener) -> None:
         """Serves who calls there, and who has called since it was made."""
         keep_freed_memory()

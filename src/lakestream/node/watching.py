@@ -23,6 +23,9 @@ def watch_broker(
     read.gauges("lakestream_cache_bytes", "What a cache holds.", "cache", sizes)
     read.gauge("lakestream_memory_used_bytes", "Memory of requests in work.", lambda: budget.used_bytes)
     read.gauge("lakestream_memory_limit_bytes", "What they may use before sockets wait.", lambda: budget.limit_bytes)
+    answers = server.answer_budget
+    read.gauge("lakestream_answers_used_bytes", "Answers that clients have not read.", lambda: answers.used_bytes)
+    read.gauge("lakestream_answers_limit_bytes", "What they may use before fetches wait.", lambda: answers.limit_bytes)
     read.gauge("lakestream_kafka_connections", "Open connections of Kafka clients.", lambda: server.connections)
     read.counter(
         "lakestream_group_rebalances", "Generations begun by this broker's groups.", lambda: coordinator.rebalances

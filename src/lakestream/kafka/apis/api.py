@@ -47,12 +47,16 @@ class Api:
 def api(key: int, handle: Handler, *, versions: tuple[int, int], cancellable: bool = False) -> Api:
     """The registration line of a handler file. `versions`: the lowest and the highest that it serves."""
     lowest, highest = versions
-    return Api(key, lowest, highest, lowest, handle=handle, cancellable=cancellable)
+    return Api(key, lowest, highest, lowest, handle=handle, cancellable=cancellable, name=_name(handle))
 
 
 def ordered_api(key: int, admit: Admission, *, versions: tuple[int, int], announced_from: int) -> Api:
     """The same, for an API whose requests take effect in the order in which a connection brings them."""
-    return Api(key, *versions, announced_from, admit=admit)
+    return Api(key, *versions, announced_from, admit=admit, name=_name(admit))
+
+
+def _name(handler: Handler | Admission) -> str:
+    return handler.__module__.rpartition(".")[2].partition("_")[2]
 
 
 @dataclass(slots=True)
