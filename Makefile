@@ -57,7 +57,7 @@ lint: .venv/.dev ## Check style, types and the rules between rooms
 	$(BIN)/lint-imports --no-logo
 
 check: .cache/kernels lint ## The inner loop: lint, and the tests of single modules and seams
-	$(PYTEST) tests/unit tests/contract tests/model $(PYTEST_ARGS)
+	$(PYTEST) -m "not slow" tests/unit tests/contract $(PYTEST_ARGS)
 
 jars: .venv/.complete ## Fetch Kafka's tools and Iceberg for Spark, which tests and benchmarks use
 	@$(JAVA) && export JAVA_HOME && \

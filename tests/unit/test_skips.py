@@ -10,7 +10,9 @@ import pytest
 TESTS = Path(__file__).resolve().parents[1]
 
 
-@pytest.mark.parametrize(("variables", "outcome"), [({}, "1 skipped"), ({"CI": "true"}, "1 failed")])
+@pytest.mark.parametrize(
+    ("variables", "outcome"), [pytest.param({}, "1 skipped", marks=pytest.mark.slow), ({"CI": "true"}, "1 failed")]
+)
 def test_a_skip_is_told_and_fails_where_everything_must_run(
     tmp_path: Path, variables: dict[str, str], outcome: str
 ) -> None:
