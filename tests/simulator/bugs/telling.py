@@ -1,5 +1,6 @@
 """Bugs of the change feed: a hint that is taken for more."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
@@ -33,8 +34,9 @@ def touch_lost_and_no_sweep() -> Iterator[None]:
 
 @bug
 def dead_brokers_touches_are_not_missed() -> Iterator[None]:
-    """Nobody asks what a broker that died would have told, and no pipeline looks at what it was not told of."""
-    real = Feed.read
+    """Nobody asks what a broker that died would have told, and no pipeline looks at what it was not told of. Brokers
+    tell late, so that more of them die before."""
+    real, write = Feed.read, Touches.write
 
     begun: WeakSet[Feed] = WeakSet()
 
@@ -45,7 +47,15 @@ def dead_brokers_touches_are_not_missed() -> Iterator[None]:
         begun.add(self)
         return changes if is_first else Changes(changes.topics, is_complete=True)
 
-    with swapped(Feed, real, read), swapped(Watchlist, Watchlist.turn, lambda *_: []):
+    async def write_late(self: Touches) -> None:
+        await asyncio.sleep(8.0)
+        await write(self)
+
+    with (
+        swapped(Feed, real, read),
+        swapped(Touches, write, write_late),
+        swapped(Watchlist, Watchlist.turn, lambda *_: []),
+    ):
         yield
 
 
