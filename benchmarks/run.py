@@ -30,6 +30,7 @@ PARTS = (
     "memory",
     "topics",
     "stores",
+    "profiles",
     "scale",
 )
 

@@ -1,6 +1,7 @@
 """An S3 endpoint on loopback that takes its time: just enough of the protocol for objects to be put and read."""
 
 import asyncio
+import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,17 +18,19 @@ _EMPTY = "<ListBucketResult><KeyCount>0</KeyCount><IsTruncated>false</IsTruncate
 
 
 class SlowStore:
-    """`delay_s` of every PUT may be changed while it runs. Bodies are counted and thrown away."""
+    """`delay_s` of every PUT, give or take `jitter_s`, may be changed while it runs. Bodies are counted and thrown
+    away."""
 
     def __init__(self) -> None:
         self.delay_s = 0.0
+        self.jitter_s = 0.0
         self.put_count = 0
         self.put_bytes = 0
 
     async def put(self, request: Request) -> Response:
         async for chunk in request.stream():
             self.put_bytes += len(chunk)
-        await asyncio.sleep(self.delay_s)
+        await asyncio.sleep(self.delay_s + random.uniform(-self.jitter_s, self.jitter_s))
         self.put_count += 1
         return Response(headers={"ETag": f'"{self.put_count}"'})
 
