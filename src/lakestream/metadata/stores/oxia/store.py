@@ -29,7 +29,7 @@ class OxiaStore:
 
     def __init__(self, oxia: OxiaService, runtime: Runtime) -> None:
         self._oxia = oxia
-        self._writer = Writer(oxia, runtime.random)
+        self._writer = Writer(oxia, runtime)
         self._watchers = Watchers(self.get, lambda is_watched: self._polling.watched(is_watched))
         self._polling = Polling(self._watchers)
         oxia.listen(self._heard)

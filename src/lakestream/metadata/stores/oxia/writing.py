@@ -12,7 +12,6 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from random import Random
 from typing import Final
 
 import msgspec
@@ -32,6 +31,7 @@ from lakestream.metadata.stores.oxia.root import (
 )
 from lakestream.metadata.stores.oxia.rows import Place, read_root
 from lakestream.metadata.stores.oxia.service import NO_VERSION, OxiaService, PutKey, Stamp
+from lakestream.runtime import Runtime
 
 ATTEMPTS: Final = 40
 """To be the next writer of a root."""
@@ -110,11 +110,11 @@ async def find_own(oxia: OxiaService, shard: str, root: Root, lost: Unavailable)
 
 
 class Writer:
-    """Belongs to one event loop. `random` makes the marks."""
+    """Belongs to one event loop. The runtime's chance makes the marks."""
 
-    def __init__(self, oxia: OxiaService, random: Random) -> None:
+    def __init__(self, oxia: OxiaService, runtime: Runtime) -> None:
         self._oxia = oxia
-        self._random = random
+        self._random = runtime.random
         self._known: OrderedDict[str, KnownRoot] = OrderedDict()
         self._turns: dict[str, _Turn] = {}
         self._applying: set[asyncio.Task[None]] = set()
