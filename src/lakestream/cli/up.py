@@ -68,7 +68,7 @@ def up(
 
     if is_everywhere(bind) and not (kafka_advertised and http_advertised):
         fail(
-            f"BIND={bind} listens everywhere: say what clients shall call, with "
+            f"BIND={bind} listens everywhere: say which address clients are to use, with "
             f"KAFKA_ADVERTISED=host:{kafka_port} and HTTP_ADVERTISED=host:{http_port}"
         )
     told = _advertised(kafka_advertised, brokers)

@@ -16,7 +16,7 @@ def advertised(place: BrokerSettings | HttpSettings, variable: str) -> tuple[str
             raise RequestError(f"the advertised address cannot be used: {error}") from error
     if is_everywhere(place.host):
         raise RequestError(
-            f"a door that listens on {place.host or 'every address'} must say what clients shall call: "
+            f"a door that listens on {place.host or 'every address'} must say which address clients are to use: "
             f"--advertised host:port, or {variable}=host:port for `up`"
         )
     return place.host, place.port

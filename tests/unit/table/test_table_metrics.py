@@ -98,5 +98,5 @@ def test_a_row_group_without_bounds_leaves_the_file_without() -> None:
 
 def test_a_file_of_which_nothing_was_told_is_not_committed() -> None:
     _, file = written([[b"k"]], RAW)
-    with pytest.raises(ValueError, match="did not tell"):
+    with pytest.raises(ValueError, match="did not say"):
         to_iceberg(table_of(RAW, {}), replace(file, metrics=NO_METRICS))

@@ -22,7 +22,7 @@ _BOUNDED: Final = (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL)
 def to_iceberg(metadata: TableMetadata, file: WrittenFile) -> DataFile:
     """Raises ValueError if the file cannot be in its spec, or if its writer told nothing of it."""
     if not file.metrics.columns:
-        raise ValueError(f"{file.path}: its writer did not tell what is in it")
+        raise ValueError(f"{file.path}: its writer did not say what is in it")
     plan = _statistics_plan(metadata.schema().model_dump_json(), tuple(metrics_properties(metadata.properties).items()))
     counts: dict[int, int] = {}
     nulls: dict[int, int] = {}

@@ -92,7 +92,9 @@ class GroupLeases:
             held.used_s = now_s
             return held
         if self._stopping:
-            raise NotCoordinator(f"this broker gives its groups away: {group}")
+            raise NotCoordinator(
+                f"this broker is stopping and hands its groups over: find the coordinator of {group} again"
+            )
         opening = self._opening.get(group)
         if opening is None:
             opening = asyncio.create_task(self._take(group))
