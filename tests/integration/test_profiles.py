@@ -9,9 +9,11 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from support.embedded import Embedded, embedded
+from support.s3 import environment, make_bucket, s3_server
 
 from lakestream import metadata
 from lakestream.metadata.disks import disk_rows
@@ -129,6 +131,13 @@ def objects_in(folder: Path) -> list[str]:
     return [path.name for path in folder.rglob("*.wal")]
 
 
+def lose(folder: Path) -> None:
+    """At once: brokers may write there meanwhile, and make it anew."""
+    gone = folder.with_name(f"{folder.name}-{time.monotonic_ns()}")
+    folder.rename(gone)
+    shutil.rmtree(gone)
+
+
 def is_whole(data: Path, folder: Path) -> bool:
     """Whether the metadata store counts on it."""
 
@@ -165,11 +174,10 @@ def test_each_of_three_stores_is_lost_in_turn_and_copied_again(tmp_path: Path) -
             for name in "abc":
                 load.grows()
                 lost = tmp_path / name
-                lost.rename(tmp_path / f"old-{name}")
-                shutil.rmtree(tmp_path / f"old-{name}")
+                lose(lost)
                 load.grows()
                 wait_for(partial(is_whole, brokers.data, lost))
-        shutil.rmtree(tmp_path / "a")
+        lose(tmp_path / "a")
         check_all_there(brokers, load.sent)
 
 
@@ -182,7 +190,7 @@ def test_what_was_spilled_is_read_when_the_stores_are_empty(tmp_path: Path) -> N
         wait_for(lambda: not any(objects_in(tmp_path / name) for name in "abc"))
         assert objects_in(tmp_path / "data" / "bucket")
         for name in "abc":
-            shutil.rmtree(tmp_path / name)
+            lose(tmp_path / name)
         check_all_there(brokers, load.sent)
 
 
@@ -207,3 +215,20 @@ def test_a_copy_out_of_reach_is_waited_for(tmp_path: Path) -> None:
             (tmp_path / name).rmdir()
             (tmp_path / f"away-{name}").rename(tmp_path / name)
         check_all_there(brokers, load.sent)
+
+
+def test_stores_of_several_kinds_at_servers_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with s3_server() as one, s3_server() as other:
+        for name, value in environment(one).items():
+            if "ENDPOINT" not in name:
+                monkeypatch.setenv(name, value)
+        for address in (one, other):
+            make_bucket(address, "wal")
+        urls = [f"file://{tmp_path}/a", f"s3://wal?endpoint={one}", f"s3://wal/here?endpoint={other}"]
+        with embedded(tmp_path / "data", 1, **three(tmp_path, stores=",".join(urls))) as brokers:
+            make_topic(brokers, "disk")
+            with Load(brokers) as load:
+                load.grows(100)
+                lose(tmp_path / "a")
+                load.grows(100)
+            check_all_there(brokers, load.sent)

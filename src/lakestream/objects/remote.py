@@ -16,6 +16,7 @@ from contextlib import suppress
 from datetime import timedelta
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from urllib.parse import parse_qsl
 
 import obstore
 from obstore.exceptions import BaseError
@@ -49,14 +50,17 @@ class RemoteObjects:
         request_timeout: timedelta = REQUEST_TIMEOUT,
         ends_at_once: bool = False,
     ) -> None:
-        """`ends_at_once`: this process will never take its Python down, but end with `os._exit`."""
+        """`s3://bucket/prefix?endpoint=http://host:port` is at that server, whatever the environment says.
+        `ends_at_once`: this process will never take its Python down, but end with `os._exit`."""
         self._url = url.rstrip("/")
+        address, _, query = self._url.partition("?")
+        endpoint = dict(parse_qsl(query)).get("endpoint")
         self._ends_at_once = ends_at_once
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="objects")
         try:
             self._store = from_url(
-                self._url,
-                config=integrity(self._url, os.environ),
+                address,
+                config={"endpoint": endpoint} if endpoint else integrity(address, os.environ),
                 # Plain HTTP is only ever used if the configured endpoint says so.
                 client_options={
                     "timeout": request_timeout,
