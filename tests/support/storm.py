@@ -69,7 +69,7 @@ class Victim:
 
 @dataclass
 class Storm:
-    """At least one broker is always up."""
+    """At least one broker serves, always: one that starts does not count."""
 
     brokers: list[Victim]
     pipelines: list[Victim]
@@ -104,6 +104,8 @@ class Storm:
         if len(standing) < (1 if pipelines else 2):
             return
         victim = self.chance.choice(standing)
+        if not pipelines and not any("listens on" in each.running.output for each in standing if each is not victim):
+            return
         pauses = self.chance.random() < victim.pause_share
         withdraws = self.chance.random() < victim.withdraw_share
         if not victim.worth_it(victim.running):

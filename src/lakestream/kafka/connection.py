@@ -310,7 +310,7 @@ class Connection(asyncio.BufferedProtocol):
     def _answer(self, slot: Slot, reply: Reply) -> None:
         """Lets every answer go that no earlier request stands before. Those that are ready together, as after
         a flush, are written together."""
-        if self._lost:
+        if self._lost or self._hung_up:
             return
         if reply is not None and slot.wire is not None:
             slot.answer = codec.write_response(slot.wire, slot.correlation_id, reply)
@@ -337,7 +337,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _write(self) -> None:
         outgoing, self._outgoing = self._outgoing, []
-        if outgoing and not self._transport.is_closing():
+        if outgoing and not (self._hung_up or self._transport.is_closing()):
             self._transport.writelines(outgoing)
             self._answers.written(outgoing)
             self._settle_answers()

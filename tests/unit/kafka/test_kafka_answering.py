@@ -72,8 +72,8 @@ def test_fetches_wait_while_the_budget_is_spent() -> None:
     run(main())
 
 
-def _produce(value: bytes, acks: int = -1) -> dict[str, Any]:
-    data = [{"name": "t", "partition_data": [{"index": 0, "records": batch(value)}]}]
+def _produce(value: bytes, partition: int = 0, acks: int = -1) -> dict[str, Any]:
+    data = [{"name": "t", "partition_data": [{"index": partition, "records": batch(value)}]}]
     return {"transactional_id": None, "acks": acks, "timeout": span(30_000), "topic_data": data}
 
 
@@ -139,5 +139,25 @@ def test_an_answer_is_not_taken_back_because_more_was_sent() -> None:
             await client.close()
             await stopping
             assert streams.appended == 1
+
+    run(main())
+
+
+def test_what_comes_behind_a_fetch_that_was_given_up_is_dropped_in_silence() -> None:
+    async def main() -> None:
+        async with door(FakeStreams(flush_ms=300)) as (streams, server):
+            await streams.topics.create("t", 2, {})
+            client = await Client.connect(server.port)
+            client.send(1, 12, _fetch(30_000))
+            client.send(0, 9, _produce(b"x", 1))
+            await until(lambda: bool(streams._waiting) and streams.fetches_waiting == 1)
+            problems: list[object] = []
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+            stopping = asyncio.create_task(server.stop(5_000))
+            assert await client.is_closed()
+            await until(lambda: streams.appended == 1)
+            await client.close()
+            await stopping
+            assert problems == []
 
     run(main())
