@@ -73,7 +73,7 @@ FIRST_SEEDS: Final = {
     "store-whole-before-its-copies": 45,
     "switch-overtakes": 19,
     "table-commit-before-its-receipt": 31,
-    "touch-lost-and-no-sweep": 171,
+    "touch-lost-and-no-sweep": 8,
     "two-commit-loops": 500,
     "two-coordinators-of-one-group": 31,
     "unknown-outcome-decided-by-the-extent": 303,
