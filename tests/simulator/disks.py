@@ -147,10 +147,10 @@ class DiskActor:
     def _lose(self, url: str) -> None:
         history = self._history
         history.world.trace(f"{url} is emptied")
-        other = self._random.choice([each for each in self._disks.objects if each != url])
         if self._random.random() < 0.5:
-            # What those two had is unavailable meanwhile, not missing.
-            history.world.take_away(self._disks.objects[other].place, self._random.uniform(0.1, 2.0))
+            # What the others have is unavailable meanwhile, not missing.
+            for other in (each for each in self._disks.objects if each != url):
+                history.world.take_away(self._disks.objects[other].place, self._random.uniform(0.1, 2.0))
         self._disks.objects[url].objects.clear()
         for key in sorted(history.watcher.live_objects()):
             if key and history.watcher.object_data(key) is None:
