@@ -54,7 +54,7 @@ def receipts_deleted_with_their_object() -> Iterator[None]:
         lakes[self] = lake
 
     async def careless(self: collector.Collector, dead: Sequence[str], _: Any) -> list[str]:
-        return await lakes[self].delete(dead)
+        return await lakes[self].delete_wal(dead)
 
     with (
         swapped(collector.Collector, real, begin),
