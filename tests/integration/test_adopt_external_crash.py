@@ -13,7 +13,7 @@ from lakestream.errors import StreamExists
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.runtime import system
 
-STEPS = 80
+STEPS = 90
 """More than it takes to make a topic."""
 
 

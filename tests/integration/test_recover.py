@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from support.commands import invoke
 from support.house import House, open_house
 from support.processes import HOST, Running, free_ports
-from typer.testing import CliRunner
 
 from lakestream.bucket.saved import Saver
 from lakestream.cli.buckets.locking import lock_data
@@ -36,8 +36,8 @@ def lose_store(data: Path) -> None:
         path.unlink()
 
 
-def recovered(data: Path, *more: str) -> dict[str, Any]:
-    done = CliRunner().invoke(app, ["recover", "--data", str(data), "--json", *more])
+async def recovered(data: Path, *more: str) -> dict[str, Any]:
+    done = await invoke(app, ["recover", "--data", str(data), "--json", *more])
     assert done.exit_code == 0, done.output
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return told
@@ -85,7 +85,7 @@ async def test_up_is_killed_its_store_is_deleted_and_everything_is_there_again(s
     again = start("up", "--no-pipeline", environment=variables)
     assert again.process.wait(30) == 1
     assert "lakestream recover" in again.output
-    told = recovered(data)
+    told = await recovered(data)
     assert (told["topics"], told["partitions"], told["tail_records"]) == (1, 3, 300)
     running = start("up", "--no-pipeline", environment=variables)
     running.wait_for("catalog answers")
@@ -115,7 +115,7 @@ async def test_what_is_in_tables_and_wal_is_found_without_saved_rows(tmp_path: P
     for path in (data / "bucket/lakestream/metadata").rglob("*.rows"):
         path.unlink()
     lose_store(data)
-    told = recovered(data)
+    told = await recovered(data)
     assert any("no saved rows" in note for note in told["notes"])
     with open_house(data) as house:
         topics = house.topics()
@@ -131,7 +131,7 @@ async def test_it_refuses_a_store_that_is_not_empty_and_begins_anew_what_was_cut
     with open_house(data) as house:
         house.create("orders")
         house.produce("orders", ["a"])
-    refused = CliRunner().invoke(app, ["recover", "--data", str(data)])
+    refused = await invoke(app, ["recover", "--data", str(data)])
     assert refused.exit_code == 1
     assert "not empty" in refused.output
     lose_store(data)
@@ -150,7 +150,7 @@ async def test_it_refuses_a_store_that_is_not_empty_and_begins_anew_what_was_cut
             if "lakestream recover" not in str(error):
                 raise
     else:
-        recovered(data)
+        await recovered(data)
     with open_house(data) as house:
         assert house.consume("orders") == [(0, 0, "a")]
 
@@ -164,16 +164,16 @@ async def test_a_store_lost_after_a_move_is_recovered_and_then_relocated(tmp_pat
         house.produce("orders", ["b"])
     data.rename(moved)
     lose_store(moved)
-    recovered(moved)
+    await recovered(moved)
     with pytest.raises(RequestError, match="relocate"):
         await save(at(moved))
-    done = CliRunner().invoke(app, ["bucket", "relocate", "--data", str(moved)])
+    done = await invoke(app, ["bucket", "relocate", "--data", str(moved)])
     assert done.exit_code == 0, done.output
     with open_house(moved) as house:
         assert house.consume("orders") == [(0, 0, "a"), (0, 1, "b")]
 
 
-def test_a_running_up_is_not_recovered(start: Start, tmp_path: Path) -> None:
+async def test_a_running_up_is_not_recovered(start: Start, tmp_path: Path) -> None:
     data, first = tmp_path / "data", free_ports(2)
     running = start(
         "up",
@@ -182,12 +182,12 @@ def test_a_running_up_is_not_recovered(start: Start, tmp_path: Path) -> None:
     )
     running.wait_for("catalog answers")
     lose_store(data)
-    refused = CliRunner().invoke(app, ["recover", "--data", str(data)])
+    refused = await invoke(app, ["recover", "--data", str(data)])
     assert refused.exit_code == 1
     assert "stop it first" in refused.output
 
 
-def test_one_recovery_at_a_time(tmp_path: Path) -> None:
+async def test_one_recovery_at_a_time(tmp_path: Path) -> None:
     """Also where nothing is left that an `up` had locked: the second would empty what the first writes."""
     data = tmp_path / "data"
     with open_house(data) as house:
@@ -196,7 +196,7 @@ def test_one_recovery_at_a_time(tmp_path: Path) -> None:
     lose_store(data)
     (data / "lock").unlink(missing_ok=True)
     with lock_data(at(data), create=True):
-        refused = CliRunner().invoke(app, ["recover", "--data", str(data)])
+        refused = await invoke(app, ["recover", "--data", str(data)])
     assert refused.exit_code == 1
     assert "command that is under way" in refused.output
-    assert recovered(data)["tail_records"] == 1
+    assert (await recovered(data))["tail_records"] == 1

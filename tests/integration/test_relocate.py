@@ -17,9 +17,9 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.typedef import Record
+from support.commands import invoke
 from support.house import House, open_house
 from support.outsider import Outsider
-from typer.testing import CliRunner
 
 from lakestream.bucket.identity import read_identities
 from lakestream.bucket.relocate import Place, relocate
@@ -147,16 +147,15 @@ async def test_a_copy_lives_on_at_its_own_address_and_never_touches_the_original
     original: Path, copy: Path, new_cluster: bool
 ) -> None:
     before = tree(original)
-    runner = CliRunner()
-    refused = runner.invoke(app, ["table", "maintain", "--data", str(copy)])
+    refused = await invoke(app, ["table", "maintain", "--data", str(copy)])
     assert refused.exit_code == 1
     assert "lakestream bucket relocate" in refused.output
     arguments = ["bucket", "relocate", "--data", str(copy), "--json", *(["--new-cluster"] if new_cluster else [])]
-    done = runner.invoke(app, arguments)
+    done = await invoke(app, arguments)
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert (told["tables"], told["views"], told["outside"]) == (2, 1, [])
-    again = runner.invoke(app, arguments)
+    again = await invoke(app, arguments)
     assert "there is nothing to do" in again.output
     with open_house(copy) as house:
         assert house.consume("orders", 2) == EXPECTED

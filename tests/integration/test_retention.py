@@ -17,9 +17,9 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
+from support.commands import invoke
 from support.embedded import Embedded, embedded
 from support.processes import Running
-from typer.testing import CliRunner
 
 from lakestream.cli.tables.table import app
 from lakestream.frontier.lake import Lake
@@ -194,18 +194,17 @@ async def test_small_files_are_merged_by_the_command_and_a_dry_run_only_tells(tm
             _produce(brokers, [f"{number}-{n}" for n in range(3)])
             await _move(tmp_path)
         before = _consume(brokers, 0)
-        runner = CliRunner()
 
-        def maintain(*more: str) -> list[dict[str, Any]]:
-            result = runner.invoke(app, ["maintain", "t", "--json", "--data", str(tmp_path), *more])
+        async def maintain(*more: str) -> list[dict[str, Any]]:
+            result = await invoke(app, ["maintain", "t", "--json", "--data", str(tmp_path), *more])
             assert result.exit_code == 0, result.output
             return [json.loads(line) for line in result.output.splitlines()]
 
-        [planned] = maintain("--dry-run")
+        [planned] = await maintain("--dry-run")
         assert (planned["action"], planned["files"], planned["rows"], planned["done"]) == ("merge files", 9, 27, False)
-        [done] = maintain()
+        [done] = await maintain()
         assert (done["files"], done["about"], done["done"]) == (9, "into 1", True)
-        assert maintain() == []
+        assert await maintain() == []
         assert _consume(brokers, 0) == before
 
         async def snapshot(lake: Lake, topics: Topics) -> Any:
@@ -222,7 +221,7 @@ async def test_small_files_are_merged_by_the_command_and_a_dry_run_only_tells(tm
         _produce(brokers, ["more"])
         await _move(tmp_path)
         assert _consume(brokers, 0) == [*before, (27, b"more")]
-        nothing = runner.invoke(app, ["maintain", "nope", "--data", str(tmp_path)])
+        nothing = await invoke(app, ["maintain", "nope", "--data", str(tmp_path)])
         assert nothing.exit_code == 1
 
 

@@ -226,20 +226,14 @@ def ends(producer: VerifiableProducer, after: int = 0) -> tuple[list[bytes], dic
 
 async def forget_producers(brokers: Embedded) -> int:
     """As the pipeline does a day later."""
-
-    async def main() -> int:
-        store = await open_sqlite(str(brokers.data / "metadata.db"))
-        try:
-            later_ms = system().clock.now_ms() + 86_400_000
-            topics = await Topics(store, system()).list()
-            return sum(
-                [
-                    await expire_producers(store, partition, now_ms=later_ms, expiration_ms=86_400_000)
-                    for topic in topics
-                    for partition in topic.each_partition()
-                ]
-            )
-        finally:
-            await store.close()
-
-    return await main()
+    store = await open_sqlite(str(brokers.data / "metadata.db"))
+    try:
+        later_ms = system().clock.now_ms() + 86_400_000
+        expired = [
+            await expire_producers(store, partition, now_ms=later_ms, expiration_ms=86_400_000)
+            for topic in await Topics(store, system()).list()
+            for partition in topic.each_partition()
+        ]
+        return sum(each.gone for each in expired)
+    finally:
+        await store.close()
