@@ -7,6 +7,7 @@ A topic that fails is reported and quarantined, longer each time; the others go 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -109,6 +110,8 @@ class Worker:
         self._listed: Sequence[Topic] | None = None
         self._pace_ms = 0
         self._tables: set[UUID] = set()
+        self._tableless: dict[UUID, Topic] = {}
+        """Topics without records that are still to get a table, in their order."""
         self._quarantined: dict[UUID, _Quarantined] = {}
         self._leases: dict[UUID, int] = {}
 
@@ -164,16 +167,18 @@ class Worker:
     async def _ensure_tables(
         self, topics: Sequence[Topic], heads: Mapping[UUID, Mapping[int, Head]], progress: _Progress
     ) -> bool:
-        """Every topic is a table from its first moment, with rows or without; those that have records come first.
-        True: some are left for the next tick."""
+        """Every topic is a table from its first moment, with rows or without; those that have records come first, the
+        others wait in a line. True: some are left for the next tick."""
         missing = [topic for topic in topics if topic.topic_id not in self._tables and topic.topic_id in heads]
         behind = [topic for topic in missing if not _is_caught_up(heads[topic.topic_id])]
-        empty = [topic for topic in missing if _is_caught_up(heads[topic.topic_id])]
-        for topic in (*behind, *empty[:_TABLES_AT_ONCE]):
-            await self._guard(progress, topic, self._ensure_table(topic))
-        return len(empty) > _TABLES_AT_ONCE
+        self._tableless |= {topic.topic_id: topic for topic in missing}
+        for topic in (*behind, *islice(self._tableless.values(), _TABLES_AT_ONCE)):
+            if topic.topic_id in self._tableless:
+                await self._guard(progress, topic, self._ensure_table(topic))
+        return bool(self._tableless)
 
     async def _ensure_table(self, topic: Topic) -> None:
+        del self._tableless[topic.topic_id]
         await ensure_table(self._lake, self._topics, topic)
         self._tables.add(topic.topic_id)
 
@@ -182,15 +187,15 @@ class Worker:
     ) -> list[DueTail]:
         behind: list[Topic] = []
         for topic in topics:
-            found_heads = heads.get(topic.topic_id)
-            if found_heads is None or topic.topic_id not in self._tables:
-                self._watchlist.keep(topic.topic_id)
-            elif _is_caught_up(found_heads):
-                self._watchlist.found_caught_up(topic.topic_id, progress.looked_ms)
+            topic_id, found_heads = topic.topic_id, heads.get(topic.topic_id)
+            has_table = topic_id in self._tables
+            if found_heads is not None and _is_caught_up(found_heads) and (has_table or topic_id in self._tableless):
+                self._watchlist.found_caught_up(topic_id, progress.looked_ms)
                 if self._schedule:
-                    self._schedule.restart(topic.topic_id, progress.looked_ms)
-            else:
-                self._watchlist.keep(topic.topic_id)
+                    self._schedule.restart(topic_id, progress.looked_ms)
+                continue
+            self._watchlist.keep(topic_id)
+            if found_heads is not None and has_table:
                 behind.append(topic)
         if self._schedule:
             behind = [
@@ -293,6 +298,7 @@ class Worker:
         self._watchlist.relist(listed)
         present = {topic.topic_id for topic in listed}
         self._tables &= present
+        self._tableless = {topic_id: topic for topic_id, topic in self._tableless.items() if topic_id in present}
         if self._schedule:
             self._schedule.forget(present)
         for topic_id in self._quarantined.keys() - present:
