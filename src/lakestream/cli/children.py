@@ -132,13 +132,12 @@ class Children:
                 child.process = await asyncio.create_subprocess_exec(
                     *(child.program or ours),
                     env=os.environ | dict(child.environment),
-                    user=child.user,
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
                     pass_fds=(writing,),
                     start_new_session=True,
-                    preexec_fn=lambda: _die_with(parent),
+                    preexec_fn=lambda: _begin(parent, child.user),
                 )
         finally:
             os.close(writing)
@@ -198,6 +197,14 @@ def _size(log: Path | None) -> int:
 
 
 _libc = ctypes.CDLL(None)
+
+
+def _begin(parent: int, user: int | None) -> None:
+    """In the child, before its program. asyncio's own option for the user is unknown to uvloop. The kernel forgets with
+    whom to end when the user changes, so that comes first."""
+    if user is not None:
+        os.setuid(user)
+    _die_with(parent)
 
 
 def _die_with(parent: int) -> None:
