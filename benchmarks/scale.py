@@ -20,7 +20,7 @@ from pathlib import Path
 from uuid import UUID
 
 import psutil
-from support.batches import batch
+from support.clients.batches import batch
 
 from benchmarks.result import QUICK, Result, stays_under, with_curve
 from benchmarks.servers import HOST, free_port, java, running

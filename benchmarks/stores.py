@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from support.oxia import oxia_program, real_oxia
-from support.postgres import postgres_programs, postgres_server
+from support.servers.oxia import oxia_program, real_oxia
+from support.servers.postgres import postgres_programs, postgres_server
 
 from benchmarks.result import QUICK, Result, versus, with_curve
 from lakestream import metadata

@@ -8,12 +8,12 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from support.hive import hive_archive, metastore, on_postgres
-from support.nessie import nessie, nessie_jar
-from support.oxia import oxia_program, real_oxia
-from support.postgres import postgres, postgres_programs
-from support.processes import Cluster, Running, free_ports
-from support.s3 import make_bucket, s3_server
+from support.servers.hive import hive_archive, metastore, on_postgres
+from support.servers.nessie import nessie, nessie_jar
+from support.servers.oxia import oxia_program, real_oxia
+from support.servers.postgres import postgres, postgres_programs
+from support.servers.s3 import make_bucket, s3_server
+from support.worlds.processes import ProcessWorld, Running, free_ports
 
 SERVERS = ("spark", "nessie_uri", "hive_uri", "postgres_uri", "oxia_url", "aws_address")
 """Fixtures of a whole run that start a server, the dearest first."""
@@ -146,11 +146,11 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, start: Callable[..., Running]) -> Callable[..., Cluster]:
+def cluster(tmp_path: Path, start: Callable[..., Running]) -> Callable[..., ProcessWorld]:
     """Makes a cluster of real broker processes: `cluster(brokers=3, http=True, environment={…})`."""
 
-    def make(brokers: int = 1, *, http: bool = False, environment: Mapping[str, str] | None = None) -> Cluster:
-        made = Cluster(tmp_path / "data", environment or {}, start)
+    def make(brokers: int = 1, *, http: bool = False, environment: Mapping[str, str] | None = None) -> ProcessWorld:
+        made = ProcessWorld(tmp_path / "data", environment or {}, start)
         first = free_ports(brokers)
         made.ports = [first + index for index in range(brokers)]
         for index in range(brokers):

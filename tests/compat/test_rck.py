@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 from conftest import need
-from support.processes import HOST, Running, free_ports
+from support.worlds.processes import HOST, Running, free_ports
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 

@@ -5,11 +5,11 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from support.catalogs import Bench, Open
-from support.external import EXTERNAL, QUICK, external_place
-from support.simulated import runner
-from support.simulated_tables import SimulatedTables
-from support.stores import BACKENDS, SLOW, Check, Run
+from support.fakes.catalogs import Bench, Open
+from support.fakes.simulated import runner
+from support.fakes.stores import BACKENDS, SLOW, Check, Run
+from support.servers.catalogs import EXTERNAL, QUICK, external_place
+from support.tables.simulated import SimulatedTables
 
 from lakestream import runtime
 from lakestream.catalog.embedded.tables import PyIcebergTables

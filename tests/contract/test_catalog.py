@@ -4,8 +4,8 @@ import asyncio
 from unittest.mock import patch
 
 import pytest
-from support.catalogs import Bench, Open, run
-from support.tables import ORDERS, OTHER
+from support.fakes.catalogs import Bench, Open, run
+from support.tables.files import ORDERS, OTHER
 
 from lakestream.errors import Conflict, InvalidSetting, Unavailable, UnknownStream
 from lakestream.metadata.names.pointers import Pointers

@@ -1,7 +1,7 @@
 """From where on the rows of a table are as they were appended, in every `TableCatalog`."""
 
-from support.catalogs import Bench, Open, run
-from support.tables import ORDERS
+from support.fakes.catalogs import Bench, Open, run
+from support.tables.files import ORDERS
 
 
 def test_rows_are_intact_while_commits_add_and_merge_and_begin_anew_when_some_are_taken_out(bench: Open) -> None:

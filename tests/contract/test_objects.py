@@ -11,9 +11,9 @@ from conftest import need
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulator.backends import SimulatedObjects
-from support import simulated
-from support.emulators import Emulator, azure, gcs, tool, versitygw
-from support.s3 import environment, make_bucket, s3_server
+from support.fakes import simulated
+from support.servers.emulators import Emulator, azure, gcs, tool, versitygw
+from support.servers.s3 import environment, make_bucket, s3_server
 
 from lakestream import objects
 from lakestream.errors import Conflict, CorruptObject, ObjectMissing, RequestError

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from support.stores import Run, apply, contents, put, refuse
+from support.fakes.stores import Run, apply, contents, put, refuse
 
 from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Refused, Store, Transaction
 

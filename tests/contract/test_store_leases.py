@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from support.stores import Run, apply, put, refuse
+from support.fakes.stores import Run, apply, put, refuse
 
 from lakestream.metadata import codec
 from lakestream.metadata.store import Address, Entry, Lease, Store, Transaction

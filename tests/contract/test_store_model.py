@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
-from support.simulated import runner
-from support.stores import BACKENDS
+from support.fakes.simulated import runner
+from support.fakes.stores import BACKENDS
 
 from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Outcome, Refused, Transaction
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.hive import client_jar, hive_archive
-from support.s3 import spark_s3_jar
+from support.servers.hive import client_jar, hive_archive
+from support.servers.s3 import spark_s3_jar
 
 _SLOPPY = ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 _CACHE = Path(__file__).parents[2] / ".cache" / "jars"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
-from support.house import House, open_house
+from support.worlds.files import FileWorld, file_world
 
 from lakestream.node.bucket import join_bucket
 from lakestream.settings import load
@@ -15,7 +15,7 @@ from lakestream.table.shape import RAW
 
 
 @contextmanager
-def engine(house: House) -> Iterator[RestCatalog]:
+def engine(house: FileWorld) -> Iterator[RestCatalog]:
     catalog = RestCatalog("lake", uri=house.catalog)
     yield catalog
     catalog.close()
@@ -28,7 +28,7 @@ def offsets(table: Table) -> list[tuple[int, int]]:
 
 async def test_a_topic_fills_a_table_that_an_engine_made(tmp_path: Path) -> None:
     """The engine numbers columns in its own way; the table keeps its UUID and what its owner set."""
-    with open_house(tmp_path) as house, engine(house) as rest:
+    with file_world(tmp_path) as house, engine(house) as rest:
         rest.create_namespace("crm")
         made = rest.create_table("crm.visits", iceberg_schema(RAW), properties={"owner": "ann"})
         assert made.schema().as_struct() != iceberg_schema(RAW).as_struct(), "so nothing rests on its numbers"
@@ -44,7 +44,7 @@ async def test_a_topic_fills_a_table_that_an_engine_made(tmp_path: Path) -> None
 
 async def test_the_stream_of_a_lost_cluster_goes_on_from_its_table(tmp_path: Path) -> None:
     """Its bucket is all that is left of it, and its owner begins another cluster there instead of recovering it."""
-    with open_house(tmp_path) as old, engine(old) as rest:
+    with file_world(tmp_path) as old, engine(old) as rest:
         old.create("orders", 2)
         old.produce("orders", ["a", "b"])
         old.produce("orders", ["c"], partition=1)
@@ -53,7 +53,7 @@ async def test_the_stream_of_a_lost_cluster_goes_on_from_its_table(tmp_path: Pat
     for remains in tmp_path.glob("metadata*"):
         remains.unlink()
     await join_bucket(load(None, {}, {"data_dir": str(tmp_path)}))
-    with open_house(tmp_path) as new, engine(new) as rest:
+    with file_world(tmp_path) as new, engine(new) as rest:
         rest.create_namespace("default")
         rest.register_table("default.orders", left)
         new.create("orders", 2, lakestream_table_name="default.orders")

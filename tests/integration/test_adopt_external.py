@@ -11,11 +11,11 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.table.update import SetLocationUpdate
 from pyiceberg.types import BinaryType, LongType, NestedField
-from support.external import EXTERNAL, QUICK, external_place, sql_place
-from support.lakehouse import Lakehouse
-from support.s3 import environment
-from support.tables import write_file
-from support.takeover import ALIAS, KINDS, NAME, OLD_ROWS, Run, Scene, failure, former, on
+from support.servers.catalogs import EXTERNAL, QUICK, external_place, sql_place
+from support.servers.s3 import environment
+from support.tables.files import write_file
+from support.worlds.lake import LakeWorld
+from support.worlds.takeover import ALIAS, KINDS, NAME, OLD_ROWS, Run, Scene, failure, former, on
 
 from lakestream.errors import Conflict, InvalidSetting, StorageError, StreamExists
 from lakestream.metadata.names.rows import TableName
@@ -181,7 +181,7 @@ async def test_a_table_changes_hands_under_load(everywhere: Run) -> None:
         topic = await old.streams.create_topic("orders", 1, ALIAS)
         begun, over = asyncio.Event(), asyncio.Event()
 
-        async def go_on(house: Lakehouse, name: bytes, enough: int) -> int:
+        async def go_on(house: LakeWorld, name: bytes, enough: int) -> int:
             count = 0
             while not over.is_set():
                 await house.produce(topic, 0, b"%s %d" % (name, count))

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.external import sql_place, step_by_step
-from support.frontier import Crash, Fuse, Fused
-from support.lakehouse import external_lakehouse
-from support.takeover import ALIAS, KINDS, OLD_ROWS, Scene, failure, former, on
+from support.servers.catalogs import sql_place, step_by_step
+from support.worlds.lake import external_lake_world
+from support.worlds.memory import Crash, Fuse, Fused
+from support.worlds.takeover import ALIAS, KINDS, OLD_ROWS, Scene, failure, former, on
 
 from lakestream.errors import StreamExists
 from lakestream.metadata.stores.memory import MemoryStore
@@ -45,7 +45,7 @@ async def check_crash(folder: Path, kind: str, at: int) -> None:
         await create_and_crash(scene, store, fuse)
         if at == 0:
             assert STEPS - 20 < fuse.steps < STEPS, fuse.trail
-        async with external_lakehouse(scene.place, store) as house:
+        async with external_lake_world(scene.place, store) as house:
             if not await house.streams.topics.list():
                 await house.streams.create_topic("orders", 2, ALIAS)
             [topic] = await house.streams.topics.list()
@@ -67,7 +67,7 @@ async def check_crash(folder: Path, kind: str, at: int) -> None:
 async def create_and_crash(scene: Scene, store: MemoryStore, fuse: Fuse) -> None:
     fused: Any = Fused(store, fuse, "store")
     catalog = scene.place.tables(fused, system())
-    async with external_lakehouse(scene.place, store, catalog) as house:
+    async with external_lake_world(scene.place, store, catalog) as house:
         for task in house.streams._background:
             task.cancel()
         step_by_step(catalog, fuse)

@@ -9,9 +9,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField
-from support.external import sql_place
-from support.external_town import foreign_rows
-from support.takeover import ALIAS, Scene, on
+from support.servers.catalogs import sql_place
+from support.worlds.takeover import ALIAS, Scene, on
+from support.worlds.topic import foreign_rows
 
 from lakestream.errors import InvalidSetting
 from lakestream.table.schema import FRONTIER_PROPERTY

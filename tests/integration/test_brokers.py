@@ -7,11 +7,11 @@ from statistics import median
 from typing import Any
 
 from kio.schema.errors import ErrorCode
-from support.batches import batch
-from support.door import Client, span
-from support.loops import run
-from support.processes import Cluster
-from support.records import Record, parse
+from support.clients.batches import batch
+from support.clients.records import Record, parse
+from support.clients.wire import Client, span
+from support.fakes.loops import run
+from support.worlds.processes import ProcessWorld
 
 TOPIC = "shared"
 ROUNDS = 15
@@ -64,7 +64,7 @@ async def _fetch(client: Client, partition: int, offset: int, wait_ms: int) -> l
     return parse([bytes(answer.records or b"")])
 
 
-def test_every_broker_serves_what_any_broker_acknowledged(cluster: Callable[..., Cluster]) -> None:
+def test_every_broker_serves_what_any_broker_acknowledged(cluster: Callable[..., ProcessWorld]) -> None:
     made = cluster(3)
 
     async def main() -> None:
@@ -89,7 +89,7 @@ def test_every_broker_serves_what_any_broker_acknowledged(cluster: Callable[...,
     run(main())
 
 
-def test_a_long_poll_wakes_when_another_broker_appends(cluster: Callable[..., Cluster]) -> None:
+def test_a_long_poll_wakes_when_another_broker_appends(cluster: Callable[..., ProcessWorld]) -> None:
     made = cluster(2)
 
     async def main() -> None:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, SetSnapshotRefUpdate, TableUpdate
-from support.tables import ORDERS, Door, open_door
+from support.tables.files import ORDERS, Door, open_door
 
 from lakestream.catalog.engines.tables import EngineTables, NewTable
 from lakestream.catalog.staging import Change

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from support.tables import Door, open_door
+from support.tables.files import Door, open_door
 
 SCHEMA = {
     "type": "struct",

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from support.tables import Door, catalog_of, open_door
+from support.tables.files import Door, catalog_of, open_door
 
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.errors import Unavailable

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
-from support.tables import Door, catalog_of, open_door
+from support.tables.files import Door, catalog_of, open_door
 
 from lakestream.http import create_app
 

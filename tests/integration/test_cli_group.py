@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
-from support.house import House, lines, open_house
+from support.worlds.files import FileWorld, file_world, lines
 
 NOBODY = "127.0.0.1:9"
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    with open_house(tmp_path_factory.mktemp("house")) as opened:
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FileWorld]:
+    with file_world(tmp_path_factory.mktemp("house")) as opened:
         yield opened
 
 
-async def test_a_group_from_its_first_commit_to_its_end(house: House, cli: Any) -> None:
+async def test_a_group_from_its_first_commit_to_its_end(house: FileWorld, cli: Any) -> None:
     house.create("orders", 2)
     house.produce("orders", ["a0", "a1"])
     house.produce("orders", ["b0"], partition=1)
@@ -58,7 +58,7 @@ async def test_a_group_from_its_first_commit_to_its_end(house: House, cli: Any) 
     assert "there is no group 'readers'" in gone.stderr
 
 
-def test_a_group_with_live_members_is_not_moved(house: House, cli: Any) -> None:
+def test_a_group_with_live_members_is_not_moved(house: FileWorld, cli: Any) -> None:
     house.create("live")
     house.produce("live", ["x"])
     house.consume_as("busy", "live")
@@ -107,7 +107,9 @@ def test_a_group_with_live_members_is_not_moved(house: House, cli: Any) -> None:
         ),
     ],
 )
-async def test_what_cannot_be_is_one_sentence(house: House, cli: Any, command: tuple[str, ...], sentence: str) -> None:
+async def test_what_cannot_be_is_one_sentence(
+    house: FileWorld, cli: Any, command: tuple[str, ...], sentence: str
+) -> None:
     if "plain" not in house.topics():
         house.create("plain")
         house.produce("plain", ["x"])
@@ -120,7 +122,7 @@ async def test_what_cannot_be_is_one_sentence(house: House, cli: Any, command: t
 
 
 @pytest.mark.slow
-async def test_a_query_of_the_past_reaches_nothing_else(house: House, cli: Any) -> None:
+async def test_a_query_of_the_past_reaches_nothing_else(house: FileWorld, cli: Any) -> None:
     house.create("past")
     house.produce("past", ["x"])
     await house.move()

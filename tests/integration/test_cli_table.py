@@ -5,12 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.processes import Cluster
+from support.worlds.processes import ProcessWorld
 
 pytestmark = pytest.mark.spark
 
 
-def test_from_producer_to_sql_and_back(cluster: Callable[..., Cluster], cli: Any, java: str) -> None:
+def test_from_producer_to_sql_and_back(cluster: Callable[..., ProcessWorld], cli: Any, java: str) -> None:
     made = cluster(http=True)
     kafka, lake = ("--bootstrap", made.bootstrap), ("--catalog", made.catalog)
     missing = cli("table", "describe", "orders", *lake)

@@ -15,8 +15,8 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, Producer
 from conftest import need
-from support.postgres import postgres_programs
-from support.processes import HOST, Running, free_ports
+from support.servers.postgres import postgres_programs
+from support.worlds.processes import HOST, Running, free_ports
 
 READY_S = 120.0
 TABLE_S = 180.0

@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kio.schema.errors import ErrorCode
-from support.door import Client
-from support.processes import HOST, Cluster
+from support.clients.wire import Client
+from support.worlds.processes import HOST, ProcessWorld
 
 QUICK = {
     "LAKESTREAM_STREAM_BROKER_TTL_MS": "3000",
@@ -32,7 +32,7 @@ def _until(holds: Callable[[], object], what: str, work: Callable[[], object] = 
         work()
 
 
-def _make_topic(brokers: Cluster, partitions: int = 4) -> AdminClient:
+def _make_topic(brokers: ProcessWorld, partitions: int = 4) -> AdminClient:
     admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
     admin.create_topics([NewTopic("t", partitions, 1)])["t"].result(10)
     return admin
@@ -45,14 +45,14 @@ def _fill(bootstrap: str, values: list[bytes], partitions: int = 4) -> None:
     assert producer.flush(30) == 0
 
 
-def _kill_the_coordinator(brokers: Cluster, admin: AdminClient) -> int:
+def _kill_the_coordinator(brokers: ProcessWorld, admin: AdminClient) -> int:
     """Returns the index of the other one."""
     killed: int = admin.describe_consumer_groups(["g"])["g"].result(10).coordinator.id
     brokers.brokers[killed].kill()
     return 1 - killed
 
 
-def _generations(brokers: Cluster, index: int) -> list[str]:
+def _generations(brokers: ProcessWorld, index: int) -> list[str]:
     """What a broker has said of the group's generations."""
     return re.findall(
         r"group g: generation \d+|coordinating group g from generation \d+ on, with \d+ members",
@@ -88,7 +88,7 @@ class Member:
 
 
 @contextmanager
-def _members(brokers: Cluster, *configs: dict[str, Any]) -> Iterator[list[Member]]:
+def _members(brokers: ProcessWorld, *configs: dict[str, Any]) -> Iterator[list[Member]]:
     members = [Member(brokers.bootstrap, **config) for config in configs]
     try:
         yield members
@@ -98,7 +98,7 @@ def _members(brokers: Cluster, *configs: dict[str, Any]) -> Iterator[list[Member
 
 
 @pytest.mark.parametrize("static", [False, True])
-async def test_librdkafka_consumers_keep_their_partitions(cluster: Callable[..., Cluster], static: bool) -> None:
+async def test_librdkafka_consumers_keep_their_partitions(cluster: Callable[..., ProcessWorld], static: bool) -> None:
     brokers = cluster(2, environment=QUICK)
     admin = _make_topic(brokers)
     _fill(brokers.bootstrap, [b"before"] * 8)
@@ -142,7 +142,7 @@ async def _deleted(port: int) -> ErrorCode:
 
 @pytest.mark.java
 def test_a_java_consumer_keeps_its_partitions(
-    cluster: Callable[..., Cluster], java: str, kafka_libs: str, tmp_path: Path
+    cluster: Callable[..., ProcessWorld], java: str, kafka_libs: str, tmp_path: Path
 ) -> None:
     quiet = tmp_path / "log4j2.properties"
     quiet.write_text("status = error\nrootLogger.level = error\n")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from support.outsider import Outsider
-from support.processes import Cluster
+from support.clients.outsider import Outsider
+from support.worlds.processes import ProcessWorld
 
 from lakestream import objects
 from lakestream.catalog.embedded.tables import PyIcebergTables
@@ -148,7 +148,7 @@ def damage_value(data: Path, topic: Topic) -> None:
     connection.close()
 
 
-async def test_damage_is_an_error_of_its_partition_and_of_nobody_else(cluster: Callable[..., Cluster]) -> None:
+async def test_damage_is_an_error_of_its_partition_and_of_nobody_else(cluster: Callable[..., ProcessWorld]) -> None:
     made = cluster(1)
     data = made.data
     admin = AdminClient({"bootstrap.servers": made.bootstrap})

@@ -24,15 +24,15 @@ import pytest
 from conftest import need
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
-from support.audit import Stream, check_acked, check_group, read_all
-from support.crowd import Crew, Follower, Member, Watch, Writer, wait_until
-from support.loops import run
-from support.outages import Outages
-from support.postgres import postgres_programs, postgres_server
-from support.processes import Cluster, Running, free_ports
-from support.records import Record
-from support.s3 import environment as s3_environment
-from support.storm import COMMITTED, Storm, Victim
+from support.clients.audit import Stream, check_acked, check_group, read_all
+from support.clients.crowd import Crew, Follower, Member, Watch, Writer, wait_until
+from support.clients.records import Record
+from support.fakes.loops import run
+from support.servers.outages import Outages
+from support.servers.postgres import postgres_programs, postgres_server
+from support.servers.s3 import environment as s3_environment
+from support.worlds.processes import ProcessWorld, Running, free_ports
+from support.worlds.storm import COMMITTED, Storm, Victim
 
 from lakestream import objects
 
@@ -57,7 +57,7 @@ FAST = {
 }
 
 
-def _table(cluster: Cluster) -> Table:
+def _table(cluster: ProcessWorld) -> Table:
     endpoint = cluster.environment.get("AWS_ENDPOINT", "")
     access = {"s3.endpoint": endpoint, "s3.access-key-id": "test", "s3.secret-access-key": "test"} if endpoint else {}
     return RestCatalog("test", uri=cluster.catalog, **access).load_table(f"default.{TOPIC}")
@@ -77,11 +77,11 @@ def _check_table(table: Table, stream: Stream) -> None:
         assert sorted(found[partition]) == records, f"the table's partition {partition} is not the stream's"
 
 
-def _in_table(cluster: Cluster, ends: list[int]) -> bool:
+def _in_table(cluster: ProcessWorld, ends: list[int]) -> bool:
     return _table(cluster).properties.get("lakestream.frontier") == ",".join(map(str, ends))
 
 
-def _check_bucket(cluster: Cluster) -> None:
+def _check_bucket(cluster: ProcessWorld) -> None:
     """What is in the bucket when all is in the table: no WAL object of that time stays, no unnamed table file."""
     bucket = objects.open(cluster.environment.get("LAKESTREAM_BUCKET_URL") or f"file://{cluster.data / 'bucket'}")
 
@@ -103,10 +103,10 @@ def _check_bucket(cluster: Cluster) -> None:
     wait_until(lambda: not orphans(), "table files that nothing names are gone", SETTLE_S)
 
 
-class World:
+class CrashWorld:
     """The cluster, its pipelines and its clients."""
 
-    def __init__(self, cluster: Cluster, start: Callable[..., Running], seed: int, pipelines: int) -> None:
+    def __init__(self, cluster: ProcessWorld, start: Callable[..., Running], seed: int, pipelines: int) -> None:
         self.cluster = cluster
         environment = cluster.environment
         first = free_ports(BROKERS)
@@ -190,9 +190,9 @@ class World:
 
 
 @pytest.fixture
-def world(cluster: Callable[..., Cluster], start: Callable[..., Running], cli: Any) -> Callable[..., World]:
-    def make(seed: int, pipelines: int, **environment: str) -> World:
-        made = World(cluster(0, environment=FAST | environment), start, seed, pipelines)
+def world(cluster: Callable[..., ProcessWorld], start: Callable[..., Running], cli: Any) -> Callable[..., CrashWorld]:
+    def make(seed: int, pipelines: int, **environment: str) -> CrashWorld:
+        made = CrashWorld(cluster(0, environment=FAST | environment), start, seed, pipelines)
         made.cluster.start_http()
         created = cli("topic", "create", TOPIC, "-p", str(PARTITIONS), "-b", made.cluster.bootstrap)
         assert created.returncode == 0, created.stderr
@@ -203,7 +203,7 @@ def world(cluster: Callable[..., Cluster], start: Callable[..., Running], cli: A
 
 @pytest.mark.spark
 @pytest.mark.timeout(400)
-def test_killed_and_paused_under_load(world: Callable[..., World], java: str) -> None:
+def test_killed_and_paused_under_load(world: Callable[..., CrashWorld], java: str) -> None:
     print(f"CRASH_SEED={SEED}")
     print(world(SEED, pipelines=1).rage(15, pipeline_faults=1, records_per_s=800))
 
@@ -218,7 +218,9 @@ def outages() -> Iterator[Outages]:
 
 @pytest.mark.spark
 @pytest.mark.timeout(400)
-def test_killed_and_paused_on_a_server_that_fails(world: Callable[..., World], java: str, outages: Outages) -> None:
+def test_killed_and_paused_on_a_server_that_fails(
+    world: Callable[..., CrashWorld], java: str, outages: Outages
+) -> None:
     """All state is on PostgreSQL, which is killed and restarted as well, every few seconds."""
     print(f"CRASH_SEED={SEED}")
     made = world(SEED, 1, LAKESTREAM_METADATA_URL=outages.url)
@@ -230,7 +232,7 @@ def test_killed_and_paused_on_a_server_that_fails(world: Callable[..., World], j
 @pytest.mark.spark
 @pytest.mark.timeout(LONG_S + 400)
 def test_killed_and_paused_for_long_on_postgres_and_s3(
-    world: Callable[..., World], java: str, outages: Outages, aws_address: str, monkeypatch: pytest.MonkeyPatch
+    world: Callable[..., CrashWorld], java: str, outages: Outages, aws_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a company would run it: nothing that matters is on a broker's machine."""
     print(f"CRASH_SEED={SEED}")
@@ -246,6 +248,6 @@ def test_killed_and_paused_for_long_on_postgres_and_s3(
 @pytest.mark.spark
 @pytest.mark.timeout(LONG_S + 400)
 @pytest.mark.parametrize("seed", range(SEED + 1, SEED + 1 + RUNS))
-def test_killed_and_paused_for_long_with_two_pipelines(world: Callable[..., World], java: str, seed: int) -> None:
+def test_killed_and_paused_for_long_with_two_pipelines(world: Callable[..., CrashWorld], java: str, seed: int) -> None:
     print(f"CRASH_SEED={seed - 1}")
     print(world(seed, pipelines=2).rage(LONG_S, pipeline_faults=4, records_per_s=1000))

@@ -12,9 +12,9 @@ import pytest
 from deltalake import DeltaTable, TableFeatures, write_deltalake
 from duckdb_extensions import import_extension
 from pyiceberg.types import StringType, TimestampType
-from support.delta import CONFIGS, KEYS, Rows, Scene, age, delta_rs, expected, scene, tuples
-from support.frontier import Producer, World
-from support.s3 import environment, make_bucket, s3_server
+from support.servers.s3 import environment, make_bucket, s3_server
+from support.tables.delta import CONFIGS, KEYS, Rows, Scene, age, delta_rs, expected, scene, tuples
+from support.worlds.memory import MemoryWorld, Producer
 
 from lakestream import objects
 from lakestream.catalog.embedded.tables import PyIcebergTables
@@ -321,7 +321,7 @@ async def test_on_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def scenario(delta: DeltaRs) -> tuple[str, Rows]:
         bucket = objects.open("s3://lake")
-        world = World(objects=bucket)
+        world = MemoryWorld(objects=bucket)
         world.catalog = PyIcebergTables(world.store, bucket.url, system(), io_properties=io_properties(os.environ))
         topics = Topics(world.store, system())
         topic = await topics.create("orders", 2, CONFIGS)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.delta import KEYS, Rows, Scene, age, delta_rs, expected, scene
+from support.tables.delta import KEYS, Rows, Scene, age, delta_rs, expected, scene
 
 from lakestream.catalog.mirrored import TAG
 from lakestream.frontier.delta import Mirrored

@@ -11,7 +11,7 @@ import aiokafka
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
-from support.embedded import Embedded, embedded
+from support.worlds.embedded import Embedded, embedded
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)

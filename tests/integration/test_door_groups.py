@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from support.embedded import Embedded, embedded
+from support.worlds.embedded import Embedded, embedded
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 

@@ -15,7 +15,7 @@ from pyiceberg.exceptions import CommitFailedException, ForbiddenError, NoSuchTa
 from pyiceberg.schema import Schema
 from pyiceberg.table.update import AssertRefSnapshotId, SetPropertiesUpdate
 from pyiceberg.types import LongType, NestedField, StringType
-from support.tables import Door, open_door
+from support.tables.files import Door, open_door
 
 _names = count()
 

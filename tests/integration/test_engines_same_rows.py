@@ -12,7 +12,7 @@ from duckdb_extensions import import_extension
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
 from pyiceberg_core.datafusion import IcebergDataFusionTable
-from support.tables import Door, open_door
+from support.tables.files import Door, open_door
 
 Rows = list[tuple[int, int, bytes]]
 COLUMNS = "_stream_partition, _offset, _value"

@@ -6,8 +6,8 @@ from pathlib import Path
 import httpx
 import pytest
 from conftest import need
-from support.tables import Door, open_door
-from support.trino import Trino, trino, trino_archive
+from support.servers.trino import Trino, trino, trino_archive
+from support.tables.files import Door, open_door
 
 pytestmark = pytest.mark.slow
 

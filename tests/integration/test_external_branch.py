@@ -8,23 +8,23 @@ from uuid import uuid4
 
 import pytest
 from pyiceberg.exceptions import NoSuchTableError
-from support.external import BUCKET, nessie_place, own_folder
-from support.external_town import TABLE, Town, external_town
-from support.s3 import environment
+from support.servers.catalogs import BUCKET, nessie_place, own_folder
+from support.servers.s3 import environment
+from support.worlds.topic import TABLE, ExternalWorld, external_world
 
 pytestmark = pytest.mark.filterwarnings("ignore:Parquet writer option")
 HALF = 6
 
 
 @pytest.fixture
-def town(nessie_uri: str, aws_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Town]:
+def town(nessie_uri: str, aws_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ExternalWorld]:
     for name, value in environment(aws_address).items():
         monkeypatch.setenv(name, value)
     with nessie_place(nessie_uri, aws_address, BUCKET).emptied():
         branch = f"streams-{uuid4().hex}"
         made = ask(nessie_uri, "GET", "trees/main")["reference"]
         ask(nessie_uri, "POST", f"trees?name={branch}&type=BRANCH", made)
-        with external_town(
+        with external_world(
             nessie_place(f"{nessie_uri}/{branch}", aws_address, own_folder()), tmp_path, monkeypatch
         ) as town:
             yield town
@@ -40,7 +40,7 @@ def ask(uri: str, method: str, path: str, body: object = None) -> dict[str, obje
         return found
 
 
-async def test_a_stream_lives_on_a_branch_of_its_own(town: Town, nessie_uri: str, aws_address: str) -> None:
+async def test_a_stream_lives_on_a_branch_of_its_own(town: ExternalWorld, nessie_uri: str, aws_address: str) -> None:
     for _ in range(2):
         await town.move(HALF)
     assert town.rows() == list(range(2 * HALF))

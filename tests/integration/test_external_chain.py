@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from support.external import Place, sql_place, step_by_step
-from support.frontier import Crash, Fuse, Fused, Producer, World, never_back
+from support.servers.catalogs import Place, sql_place, step_by_step
+from support.worlds.memory import Crash, Fuse, Fused, MemoryWorld, Producer, never_back
 
 from lakestream import objects
 from lakestream.catalog.embedded.tables import PyIcebergTables
@@ -17,7 +17,7 @@ from lakestream.model import StreamPartition
 from lakestream.runtime import system
 
 
-class Deployment(World):
+class Deployment(MemoryWorld):
     """Each pipeline has a catalog of its own, whose every call is a step of its fuse."""
 
     def __init__(self, place: Place, store: Store) -> None:
@@ -48,7 +48,7 @@ async def deployment(folder: Path) -> AsyncIterator[Deployment]:
         await store.close()
 
 
-async def fill(world: World) -> StreamPartition:
+async def fill(world: MemoryWorld) -> StreamPartition:
     topic = await world.create("orders", 2)
     first, second = topic.each_partition()
     producer = Producer(world, "one")

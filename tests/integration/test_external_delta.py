@@ -7,10 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from support.delta import CONFIGS, KEYS, SETTINGS, Rows, expected, tuples
-from support.external import EXTERNAL, QUICK, Place, external_place
-from support.s3 import environment
-from support.tables import write_file
+from support.servers.catalogs import EXTERNAL, QUICK, Place, external_place
+from support.servers.s3 import environment
+from support.tables.delta import CONFIGS, KEYS, SETTINGS, Rows, expected, tuples
+from support.tables.files import write_file
 
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.catalog.mirrored import TAG, IcebergSide

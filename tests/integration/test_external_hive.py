@@ -8,9 +8,9 @@ from unittest.mock import patch
 import pytest
 from conftest import need
 from hive_metastore.ttypes import LockResponse, LockState, UnlockRequest
-from support.external import Place, hive_place
-from support.hive import hive_archive, metastore, on_derby
-from support.tables import ORDERS, write_file
+from support.servers.catalogs import Place, hive_place
+from support.servers.hive import hive_archive, metastore, on_derby
+from support.tables.files import ORDERS, write_file
 from thrift.transport.TTransport import TTransportException
 
 from lakestream.catalog.embedded.tables import PyIcebergTables

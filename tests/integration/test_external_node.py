@@ -7,8 +7,8 @@ import httpx
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from support.external import NAME, Place, sql_place, variables
-from support.processes import Cluster, Running, free_ports
+from support.servers.catalogs import NAME, Place, sql_place, variables
+from support.worlds.processes import ProcessWorld, Running, free_ports
 
 WAIT_S = 30
 ASKED = (("GET", "v1/config"), ("GET", "v1/namespaces/default/tables/orders"), ("POST", "v1/namespaces"))
@@ -25,7 +25,7 @@ def environment(place: Place) -> dict[str, str]:
     return named | variables(place.properties)
 
 
-def produce(cluster: Cluster, count: int) -> None:
+def produce(cluster: ProcessWorld, count: int) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic("orders", 1)])["orders"].result(WAIT_S)
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
@@ -35,7 +35,7 @@ def produce(cluster: Cluster, count: int) -> None:
 
 
 def test_the_door_shows_no_second_truth(
-    cluster: Callable[..., Cluster], environment: dict[str, str], tmp_path: Path
+    cluster: Callable[..., ProcessWorld], environment: dict[str, str], tmp_path: Path
 ) -> None:
     made = cluster(1, http=True, environment=environment)
     produce(made, 3)
@@ -62,7 +62,7 @@ def test_a_catalog_that_nobody_set_up_is_one_sentence(start: Callable[..., Runni
 @pytest.mark.spark
 @pytest.mark.usefixtures("java")
 def test_the_spark_pipeline_fills_it(
-    cluster: Callable[..., Cluster], environment: dict[str, str], place: Place
+    cluster: Callable[..., ProcessWorld], environment: dict[str, str], place: Place
 ) -> None:
     made = cluster(1, environment=environment)
     produce(made, 100)

@@ -9,8 +9,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
-from support.external import Place
-from support.tables import ORDERS, open_door, write_file
+from support.servers.catalogs import Place
+from support.tables.files import ORDERS, open_door, write_file
 
 from lakestream.errors import Unavailable
 from lakestream.metadata.stores.memory import MemoryStore

@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
-from support.external import Place, external_place, sql_place
-from support.external_town import TABLE, WAIT_S, Town, external_town
-from support.tables import OTHER, write_file
+from support.servers.catalogs import Place, external_place, sql_place
+from support.tables.files import OTHER, write_file
+from support.worlds.topic import TABLE, WAIT_S, ExternalWorld, external_world
 
 from lakestream.errors import Unavailable
 from lakestream.metadata.stores.memory import MemoryStore
@@ -32,13 +32,13 @@ _TRIES = 6
 
 
 @pytest.fixture(params=["postgres", pytest.param("hive", marks=pytest.mark.slow)])
-def town(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Town]:
+def town(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ExternalWorld]:
     with external_place(request.param, request, tmp_path) as place:
-        with external_town(place, tmp_path, monkeypatch) as made:
+        with external_world(place, tmp_path, monkeypatch) as made:
             yield made
 
 
-async def test_a_stream_lives_there(town: Town) -> None:
+async def test_a_stream_lives_there(town: ExternalWorld) -> None:
     for _ in range(2):
         await town.move(HALF)
     assert town.rows() == list(range(2 * HALF))
@@ -53,7 +53,7 @@ async def test_a_stream_lives_there(town: Town) -> None:
     # Somebody drops the table, and brings it back.
     location = town.table().metadata_location
     town.outsider.drop_table(TABLE)
-    town.produce(HALF)
+    town.produce_next(HALF)
     await town.check_commits_stopped("has no table default.orders any more", location)
     town.restart_broker()
     town.check_all(without=(3,))
@@ -63,7 +63,7 @@ async def test_a_stream_lives_there(town: Town) -> None:
     town.check_all(without=(3,))
 
 
-async def test_a_topic_goes_on_in_a_table_that_is_there_if_that_is_like_a_streams(town: Town) -> None:
+async def test_a_topic_goes_on_in_a_table_that_is_there_if_that_is_like_a_streams(town: ExternalWorld) -> None:
     admin = AdminClient({"bootstrap.servers": town.brokers.bootstrap})
 
     def make(table: str, schema: Schema) -> Table:
@@ -98,7 +98,7 @@ async def test_connections_that_the_server_ends_cost_a_try_and_no_record(
     postgres_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with sql_place(tmp_path, postgres_uri).emptied() as place:
-        with external_town(place, tmp_path, monkeypatch) as town:
+        with external_world(place, tmp_path, monkeypatch) as town:
             await town.move(HALF)
             town.check_all()
             end_connections(postgres_uri)

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from conftest import need
 from py4j.protocol import Py4JJavaError
-from support.external import external_place, own_folder
-from support.external_town import Town, external_town
-from support.s3 import environment, spark_s3_jar
+from support.servers.catalogs import external_place, own_folder
+from support.servers.s3 import environment, spark_s3_jar
+from support.worlds.topic import ExternalWorld, external_world
 
 from lakestream.errors import Conflict
 
@@ -33,7 +33,7 @@ _names = count()
 @dataclass
 class Engine:
     spark: Any
-    town: Town
+    town: ExternalWorld
     catalog: str
     trouble: list[BaseException] = field(default_factory=list)
     commits: int = 0
@@ -51,7 +51,7 @@ class Engine:
 
     def fill(self) -> None:
         """Records that are in the table when this returns. A commit of Spark's may come first, and cost a try."""
-        self.town.produce(HALF)
+        self.town.produce_next(HALF)
         moved = 0
         for _ in range(_TRIES):
             tick = asyncio.run(self.town.tick())
@@ -106,7 +106,7 @@ def opened(
         if place.io:
             # Its bucket is shared with tests that leave data of their clusters there.
             place = replace(place, bucket_url=f"s3://{own_folder()}")
-        with external_town(place, folder, monkeypatch) as town:
+        with external_world(place, folder, monkeypatch) as town:
             engine = Engine(spark, town, catalog)
             for _ in range(3):
                 engine.fill()
@@ -150,7 +150,7 @@ def test_spark_maintains_a_table_in_a_metastore_that_the_pipeline_fills(
 
         # Format 3 stops the commits; a delete there, now by vectors, reaches the stream all the same.
         engine.run("ALTER TABLE CATALOG_.default.orders SET TBLPROPERTIES ('format-version'='3')")
-        engine.town.produce(HALF)
+        engine.town.produce_next(HALF)
         engine.run("DELETE FROM CATALOG_.default.orders WHERE _offset = 7")
         time.sleep(SEEN_S)
         engine.town.check_all(without=(1, 4, 7, 9))

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
-from support.external import NAME, sql_place
-from support.external_town import TABLE, Town, external_town
+from support.servers.catalogs import NAME, sql_place
+from support.worlds.topic import TABLE, ExternalWorld, external_world
 
 pytestmark = pytest.mark.spark
 HALF = 6
@@ -26,7 +26,7 @@ class Engine:
     """Spark, with the catalog that the town's table is in."""
 
     spark: Any
-    town: Town
+    town: ExternalWorld
 
     def run(self, statement: str) -> list[Any]:
         """A statement on the table; brokers have looked at what it did when it returns."""
@@ -54,9 +54,9 @@ async def engine(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     options = {"type": "jdbc", "uri": uri, "warehouse": place.properties["warehouse"], "cache-enabled": "false"}
     for name, value in options.items():
         session.conf.set(f"spark.sql.catalog.{NAME}.{name}", value)
-    with external_town(place, tmp_path, monkeypatch) as town:
+    with external_world(place, tmp_path, monkeypatch) as town:
         for _ in range(2):
-            town.produce(HALF)
+            town.produce_next(HALF)
             assert (await town.tick()).record_count == HALF
         town.check_all()
         yield Engine(session, town)
@@ -65,7 +65,7 @@ async def engine(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 async def test_rows_that_are_deleted_in_format_3_leave_the_stream(engine: Engine) -> None:
     town = engine.town
     before = town.records()
-    town.produce(HALF)
+    town.produce_next(HALF)
     engine.upgrade()
     engine.run("DELETE FROM TABLE_ WHERE _offset = 3")
     [(first, count)] = engine.vectors()
@@ -90,7 +90,7 @@ async def test_what_was_deleted_in_format_3_stays_so_whatever_happens_then(
 ) -> None:
     town = engine.town
     past = town.table().metadata_location
-    town.produce(HALF)
+    town.produce_next(HALF)
     engine.upgrade()
     town.check_all()
     engine.run("DELETE FROM TABLE_ WHERE _offset IN (1, 8)")

@@ -17,10 +17,10 @@ from typing import Any
 import psutil
 import pytest
 from kio.schema.errors import ErrorCode
-from support.batches import batch
-from support.door import Client, frame, span
-from support.loops import run
-from support.processes import HOST, Cluster
+from support.clients.batches import batch
+from support.clients.wire import Client, frame, span
+from support.fakes.loops import run
+from support.worlds.processes import HOST, ProcessWorld
 
 from benchmarks.slow_store import slow_store
 
@@ -137,7 +137,7 @@ async def _floods(port: int, connections: int) -> AsyncIterator[None]:
 
 
 @pytest.mark.timeout(200)
-def test_a_slow_bucket_is_felt_at_the_sockets(cluster: Callable[..., Cluster]) -> None:
+def test_a_slow_bucket_is_felt_at_the_sockets(cluster: Callable[..., ProcessWorld]) -> None:
     with slow_store() as (store, environment):
         made = cluster(1, environment=SMALL | environment)
 
@@ -163,7 +163,7 @@ def test_a_slow_bucket_is_felt_at_the_sockets(cluster: Callable[..., Cluster]) -
 
 
 @pytest.mark.timeout(200)
-def test_consumers_that_do_not_read_share_one_budget(cluster: Callable[..., Cluster]) -> None:
+def test_consumers_that_do_not_read_share_one_budget(cluster: Callable[..., ProcessWorld]) -> None:
     made = cluster(1, environment=SMALL)
     batches = 200
 
@@ -204,7 +204,7 @@ def many_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_thousand_idle_connections_cost_little(cluster: Callable[..., Cluster], many_files: None) -> None:
+def test_a_thousand_idle_connections_cost_little(cluster: Callable[..., ProcessWorld], many_files: None) -> None:
     made = cluster(1, environment=SMALL)
 
     async def main() -> Peak:

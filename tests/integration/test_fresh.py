@@ -19,8 +19,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from duckdb_extensions import import_extension
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import ForbiddenError
-from support.embedded import Embedded, embedded
-from support.processes import HOST, free_ports
+from support.worlds.embedded import Embedded, embedded
+from support.worlds.processes import HOST, free_ports
 
 from lakestream.node.http import run_http
 from lakestream.settings import load

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from duckdb_extensions import import_extension
 from pyiceberg.catalog.rest import RestCatalog
-from support.processes import Cluster
+from support.worlds.processes import ProcessWorld
 
 README = Path(__file__).parents[2] / "README.md"
 BATCH = b"x" * 50_000
@@ -36,7 +36,7 @@ def _fill(bootstrap: str, topic: str, values: list[bytes | None], *, partitions:
 
 
 def test_an_answer_that_lacks_records_says_so_and_a_complete_one_does_not(
-    cluster: Callable[..., Cluster], cli: Any
+    cluster: Callable[..., ProcessWorld], cli: Any
 ) -> None:
     made = cluster(http=True, environment=SMALL_CUTS)
     _fill(made.bootstrap, "backlog", [BATCH] * 40, partitions=2)
@@ -72,7 +72,7 @@ def test_an_answer_that_lacks_records_says_so_and_a_complete_one_does_not(
     assert complete.stderr == ""
 
 
-def test_an_engine_that_keeps_metadata_hears_of_a_new_lag(cluster: Callable[..., Cluster]) -> None:
+def test_an_engine_that_keeps_metadata_hears_of_a_new_lag(cluster: Callable[..., ProcessWorld]) -> None:
     """With If-None-Match: the metadata is the same, what is told beside it is not."""
     made = cluster(http=True)
     _fill(made.bootstrap, "quiet", [b"a"], **{"lakestream.table.freshness.ms": "-1"})
@@ -104,7 +104,7 @@ JUNK: list[bytes | None] = [
 ]
 
 
-def test_the_queries_of_the_readme_survive_values_of_any_kind(cluster: Callable[..., Cluster], cli: Any) -> None:
+def test_the_queries_of_the_readme_survive_values_of_any_kind(cluster: Callable[..., ProcessWorld], cli: Any) -> None:
     made = cluster(http=True)
     _fill(made.bootstrap, "orders", JUNK)
     readme = README.read_text()

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
-from support.embedded import Embedded, embedded
+from support.worlds.embedded import Embedded, embedded
 
 STRANGERS = 1_000
 MIB = 1 << 20

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from support.tables import Door, open_door
+from support.tables.files import Door, open_door
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from support.batches import batch
-from support.simulated_tables import SimulatedTables
+from support.clients.batches import batch
+from support.tables.simulated import SimulatedTables
 
 from lakestream import metadata
 from lakestream.frontier.lag import LagReader, read_lag

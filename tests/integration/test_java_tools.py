@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.processes import Cluster
+from support.worlds.processes import ProcessWorld
 
 pytestmark = pytest.mark.java
 
@@ -28,7 +28,7 @@ def tool(java: str, kafka_libs: str, tmp_path: Path) -> Tool:
     return run
 
 
-def test_console_producer_and_consumer(cluster: Callable[..., Cluster], tool: Tool) -> None:
+def test_console_producer_and_consumer(cluster: Callable[..., ProcessWorld], tool: Tool) -> None:
     where = ("--bootstrap-server", cluster().bootstrap)
     tool("TopicCommand", "--create", "--topic", "words", "--partitions", "2", *where)
     keyed = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
@@ -40,7 +40,7 @@ def test_console_producer_and_consumer(cluster: Callable[..., Cluster], tool: To
     assert sorted(read.stdout.splitlines()) == sorted(text.splitlines())
 
 
-def test_a_group_goes_on_where_it_stopped(cluster: Callable[..., Cluster], tool: Tool) -> None:
+def test_a_group_goes_on_where_it_stopped(cluster: Callable[..., ProcessWorld], tool: Tool) -> None:
     where = ("--bootstrap-server", cluster().bootstrap)
     group = ("--topic", "words", "--group", "readers", "--timeout-ms", "30000")
     tool("ConsoleProducer", "--topic", "words", "--compression-codec", "zstd", *where, stdin="a\nb\nc\n")
@@ -49,7 +49,7 @@ def test_a_group_goes_on_where_it_stopped(cluster: Callable[..., Cluster], tool:
     assert first.stdout.splitlines() + second.stdout.splitlines() == ["a", "b", "c"]
 
 
-def test_topics(cluster: Callable[..., Cluster], tool: Tool) -> None:
+def test_topics(cluster: Callable[..., ProcessWorld], tool: Tool) -> None:
     where = ("--bootstrap-server", cluster().bootstrap)
     tool("TopicCommand", "--create", "--topic", "orders", "--partitions", "3", *where)
     assert tool("TopicCommand", "--list", *where).stdout.split() == ["orders"]

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from support.embedded import Embedded, embedded
+from support.worlds.embedded import Embedded, embedded
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from support.embedded import embedded
+from support.worlds.embedded import embedded
 
 TOPICS = 400
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from support.crowd import wait_until
-from support.processes import HOST, START_S, Running, free_ports, is_free
+from support.clients.crowd import wait_until
+from support.worlds.processes import HOST, START_S, Running, free_ports, is_free
 
 Start = Callable[..., Running]
 REFUSED = 3

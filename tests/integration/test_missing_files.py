@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kio.schema.errors import ErrorCode
-from support.door import Client
-from support.processes import Cluster
+from support.clients.wire import Client
+from support.worlds.processes import ProcessWorld
 
 from lakestream import objects
 from lakestream.catalog.embedded.tables import PyIcebergTables
@@ -98,7 +98,7 @@ def rows(table: Path) -> None:
 @pytest.mark.parametrize("restarted", [True, False])
 @pytest.mark.parametrize("lose", [everything, metadata, manifest_lists, manifests, rows])
 async def test_a_consumer_of_lost_files_gets_an_error(
-    cluster: Callable[..., Cluster], lose: Callable[[Path], None], restarted: bool
+    cluster: Callable[..., ProcessWorld], lose: Callable[[Path], None], restarted: bool
 ) -> None:
     made = cluster()
     admin = AdminClient({"bootstrap.servers": made.bootstrap})

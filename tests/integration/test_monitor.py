@@ -10,7 +10,7 @@ from urllib.error import HTTPError
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from support.processes import Cluster, free_ports
+from support.worlds.processes import ProcessWorld, free_ports
 
 DOCS = Path(__file__).parents[2] / "docs" / "METRICS.md"
 
@@ -41,13 +41,13 @@ def documented() -> set[str]:
 
 
 @pytest.fixture
-def monitored(cluster: Callable[..., Cluster]) -> tuple[Cluster, int]:
+def monitored(cluster: Callable[..., ProcessWorld]) -> tuple[ProcessWorld, int]:
     port = free_ports()
     made = cluster(environment={"LAKESTREAM_MONITOR_PORT": str(port)}, http=True)
     return made, port
 
 
-def test_a_broker_tells_what_it_does(monitored: tuple[Cluster, int]) -> None:
+def test_a_broker_tells_what_it_does(monitored: tuple[ProcessWorld, int]) -> None:
     made, port = monitored
     producer = Producer({"bootstrap.servers": made.bootstrap})
     for number in range(100):
@@ -87,7 +87,7 @@ def test_a_broker_tells_what_it_does(monitored: tuple[Cluster, int]) -> None:
     assert documented() - pipelines - told == set(), "docs/METRICS.md has these, and nobody counts them"
 
 
-def test_a_broker_whose_bucket_is_away_is_not_ready(monitored: tuple[Cluster, int]) -> None:
+def test_a_broker_whose_bucket_is_away_is_not_ready(monitored: tuple[ProcessWorld, int]) -> None:
     made, port = monitored
     assert get(port, "/ready")[0] == 200
     bucket = made.data / "bucket"
@@ -101,7 +101,7 @@ def test_a_broker_whose_bucket_is_away_is_not_ready(monitored: tuple[Cluster, in
     assert get(port, "/health")[0] == 200
 
 
-def test_a_taken_port_does_not_stop_a_broker(cluster: Callable[..., Cluster]) -> None:
+def test_a_taken_port_does_not_stop_a_broker(cluster: Callable[..., ProcessWorld]) -> None:
     port = free_ports()
     made = cluster(brokers=2, environment={"LAKESTREAM_MONITOR_PORT": str(port)})
     made.brokers[1].wait_for("nobody can monitor this process")

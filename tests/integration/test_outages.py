@@ -16,13 +16,13 @@ from uuid import uuid4
 import psutil
 import pytest
 from conftest import need
-from support.audit import check_acked, check_group, read_all
-from support.crowd import Crew, Follower, Member, Watch, Writer, wait_until
-from support.gate import SLOW_DOWN, Gate, gate
-from support.postgres import PostgresServer, postgres_programs, postgres_server
-from support.processes import Cluster, Running, free_ports
-from support.s3 import environment as s3_environment
-from support.storm import COMMITTED
+from support.clients.audit import check_acked, check_group, read_all
+from support.clients.crowd import Crew, Follower, Member, Watch, Writer, wait_until
+from support.servers.gate import SLOW_DOWN, Gate, gate
+from support.servers.postgres import PostgresServer, postgres_programs, postgres_server
+from support.servers.s3 import environment as s3_environment
+from support.worlds.processes import ProcessWorld, Running, free_ports
+from support.worlds.storm import COMMITTED
 
 TOPIC = "events"
 PARTITIONS = 3
@@ -38,7 +38,7 @@ LENGTHS = [SHORT_S, pytest.param(LONG_S, marks=pytest.mark.slow)]
 class Load:
     """Two producers, a reader of everything, a group of two. `audit` ends them and looks at all that they were told."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ProcessWorld) -> None:
         bootstrap = cluster.bootstrap
         self.cluster = cluster
         self.writers = [Writer(f"w{n}", bootstrap, TOPIC, PARTITIONS, 150) for n in range(2)]
@@ -73,7 +73,7 @@ class Load:
 
 
 @pytest.fixture
-def load(cluster: Callable[..., Cluster], cli: Any) -> Callable[..., Load]:
+def load(cluster: Callable[..., ProcessWorld], cli: Any) -> Callable[..., Load]:
     def make(**environment: str) -> Load:
         made = cluster(BROKERS, environment=environment)
         created = cli("topic", "create", TOPIC, "-p", str(PARTITIONS), "-b", made.bootstrap)
@@ -158,7 +158,7 @@ def test_the_bucket_answers_503(load: Callable[..., Load], bucket: Gate, seconds
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("seconds", [SHORT_S + 6, pytest.param(LONG_S, marks=pytest.mark.slow)])
 def test_a_broker_is_paused(
-    cluster: Callable[..., Cluster], load: Callable[..., Load], server: PostgresServer, seconds: float
+    cluster: Callable[..., ProcessWorld], load: Callable[..., Load], server: PostgresServer, seconds: float
 ) -> None:
     """Longer than its lease: others take its groups over, and it finds out when it wakes up."""
     with server.up():
@@ -178,7 +178,7 @@ HOUR_S = 3600
 
 
 @pytest.fixture
-def skewed(cluster: Callable[..., Cluster], server: PostgresServer, cli: Any) -> Iterator[Load]:
+def skewed(cluster: Callable[..., ProcessWorld], server: PostgresServer, cli: Any) -> Iterator[Load]:
     """One broker an hour ahead, one an hour behind. Leases go by the database's clock."""
     with server.up():
         made = cluster(0, environment={"LAKESTREAM_METADATA_URL": server.url, "PYTHONPATH": str(SKEWED)})

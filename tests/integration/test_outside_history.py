@@ -10,8 +10,8 @@ from pyiceberg.exceptions import CommitFailedException, ForbiddenError
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, AssertTableUUID, SetSnapshotRefUpdate
-from support.outsider import on
-from support.tables import Door, open_door
+from support.clients.outsider import on
+from support.tables.files import Door, open_door
 
 pytestmark = pytest.mark.filterwarnings("ignore:Parquet writer option")
 

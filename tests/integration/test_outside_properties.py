@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
-from support.tables import Door, open_door
+from support.tables.files import Door, open_door
 
 pytestmark = pytest.mark.filterwarnings("ignore:Failed to delete old metadata after commit")
 """PyIceberg's client stumbles over some of them, too, when its commit is done."""

@@ -1,70 +1,32 @@
 """What an outside commit did to a table, as consumers of the stream see it: real brokers, real clients, no Spark."""
 
 import logging
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from pyiceberg.manifest import DataFileContent
-from support.embedded import Embedded, embedded
-from support.outsider import Outsider, iceberg_file, on
+from support.clients.outsider import Outsider, iceberg_file, on
+from support.worlds.topic import TOPIC, WAIT_S, TopicWorld, one_topic
 
-from lakestream import objects
-from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.moving.local import LocalTiles
-from lakestream.frontier.moving.worker import Tick, Worker
-from lakestream.frontier.settings import PipelineSettings
-from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.metadata.topics.list import Topics
 from lakestream.model import WrittenFile
-from lakestream.runtime import system
 from lakestream.table.parquet.metrics import file_metrics
 from lakestream.table.shape import RAW
 
-TOPIC = "orders"
 BEFORE = 12
 """Records that are in the table when the outsider comes, in two commits of half of them."""
-WAIT_S = 30
 
 
-@dataclass
-class Town:
-    brokers: Embedded
-    data: Path
-
-    def produce(self, *values: bytes) -> None:
-        producer = Producer({"bootstrap.servers": self.brokers.bootstrap, "linger.ms": 2})
-        failed: list[KafkaError] = []
-        for value in values:
-            producer.produce(TOPIC, value, on_delivery=lambda error, _: failed.append(error) if error else None)
-        assert producer.flush(WAIT_S) == 0
-        assert not failed
-
-    def read(self, first: int, last: int) -> dict[int, bytes]:
-        """From an offset until the record at `last` has come; offset → value."""
-        found: dict[int, bytes] = {}
-        for message in self._messages(first):
-            error = message.error()
-            assert error is None, error
-            assert message.offset() not in found
-            found[message.offset()] = message.value()
-            if message.offset() >= last:
-                break
-        return found
-
-    def read_error(self, first: int) -> int:
-        """The first error that comes; nothing else may."""
-        message = next(self._messages(first))
-        assert message.error() is not None, message.offset()
-        return int(message.error().code())
+class OutsideWorld(TopicWorld):
+    """A topic whose table an outsider changes."""
 
     def configure(self, name: str, value: str) -> None:
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
@@ -73,59 +35,22 @@ class Town:
         admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
 
     def hears_nothing(self, first: int, seconds: float) -> None:
-        assert next(self._messages(first, seconds), None) is None
-
-    async def tick(self) -> Tick:
-        """What the pipeline does in one tick, without Spark."""
-        ticks: list[Tick] = []
-
-        async def work(_tables: PyIcebergTables, lake: Lake, topics: Topics) -> None:
-            ticks.append(await Worker(lake, topics, name="test", respect_leases=False).tick())
-
-        await self._with_tables(work)
-        return ticks[0]
+        assert next(self.messages(first, seconds), None) is None
 
     async def outside(self, work: Callable[[Outsider], Awaitable[None]], *, ruled: bool = True) -> None:
-        async def run(tables: PyIcebergTables, _lake: Lake, topics: Topics) -> None:
+        async def run(lake: Lake, topics: Topics) -> None:
             topic_id = (await topics.by_names([TOPIC]))[TOPIC].topic_id
+            tables: Any = lake.catalog
             await work(Outsider(tables, topic_id, await tables.load(topic_id), ruled))
 
-        await self._with_tables(run)
-
-    def _messages(self, first: int, seconds: float = WAIT_S) -> Iterator[Message]:
-        consumer = Consumer({"bootstrap.servers": self.brokers.bootstrap, "group.id": "g", "enable.auto.commit": False})
-        try:
-            consumer.assign([TopicPartition(TOPIC, 0, first)])
-            deadline = time.monotonic() + seconds
-            while time.monotonic() < deadline:
-                message = consumer.poll(0.2)
-                if message is not None:
-                    yield message
-            assert seconds < WAIT_S, "nothing more came"
-        finally:
-            consumer.close()
-
-    async def _with_tables(self, work: Callable[[PyIcebergTables, Lake, Topics], Awaitable[None]]) -> None:
-        runtime = system()
-        store = await open_sqlite(str(self.data / "metadata.db"))
-        bucket = objects.open(f"file://{self.data}/bucket")
-        tables = PyIcebergTables(store, bucket.url, runtime)
-        lake = Lake(store, tables, bucket, LocalTiles(bucket, runtime), runtime, PipelineSettings())
-        try:
-            await work(tables, lake, Topics(store, runtime))
-        finally:
-            await tables.close()
-            await store.close()
+        await self.with_lake(run)
 
 
 @pytest.fixture(params=[0, 64 << 20], ids=["from-stores", "from-memory"])
-async def town(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Town]:
+async def town(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[OutsideWorld]:
     """What the broker still has in memory of the rows must not show when an outsider has changed them."""
-    settings = {"stream.view_check_ms": 50, "stream.tail_cache_bytes": request.param}
-    with embedded(tmp_path / "data", 1, **settings) as brokers:
-        admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
-        admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(WAIT_S)
-        made = Town(brokers, tmp_path / "data")
+    with one_topic(tmp_path / "data", **{"stream.tail_cache_bytes": request.param}) as brokers:
+        made = OutsideWorld(brokers, tmp_path / "data")
         for half in (range(BEFORE // 2), range(BEFORE // 2, BEFORE)):
             made.produce(*(b"v%d" % number for number in half))
             assert (await made.tick()).record_count == BEFORE // 2
@@ -136,7 +61,7 @@ def values(*offsets: int) -> dict[int, bytes]:
     return {offset: b"v%d" % offset for offset in offsets}
 
 
-async def test_a_rollback_leaves_a_gap_and_offsets_go_on(town: Town) -> None:
+async def test_a_rollback_leaves_a_gap_and_offsets_go_on(town: OutsideWorld) -> None:
     async def roll_back(engine: Outsider) -> None:
         current = await engine.tables.commits.load(engine.topic_id)
         assert current is not None
@@ -156,7 +81,7 @@ async def test_a_rollback_leaves_a_gap_and_offsets_go_on(town: Town) -> None:
 
 
 async def test_equality_deletes_stop_history_and_commits_but_not_the_tail(
-    town: Town, caplog: pytest.LogCaptureFixture
+    town: OutsideWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Only a catalog without rules takes them. Once they are taken back, nothing was lost."""
     before: list[int | None] = []
@@ -185,7 +110,7 @@ async def test_equality_deletes_stop_history_and_commits_but_not_the_tail(
     assert (await town.tick()).record_count == 2
 
 
-async def test_rows_that_a_catalog_without_rules_let_in_stop_the_topics_commits(town: Town) -> None:
+async def test_rows_that_a_catalog_without_rules_let_in_stop_the_topics_commits(town: OutsideWorld) -> None:
     async def append(engine: Outsider) -> None:
         await engine.commit(add=[engine.file(BEFORE, BEFORE + 2)])
 
@@ -197,7 +122,9 @@ async def test_rows_that_a_catalog_without_rules_let_in_stop_the_topics_commits(
     assert town.read(0, 13) == values(*range(14))
 
 
-async def test_a_changed_value_is_an_error_never_another_record(town: Town, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_changed_value_is_an_error_never_another_record(
+    town: OutsideWorld, caplog: pytest.LogCaptureFixture
+) -> None:
     """Where nobody looks into the files of a commit, as in an external catalog."""
 
     async def update(engine: Outsider) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from support.house import House
-from support.oxia import FakeOxia, oxia_thread
-from support.processes import HOST, Running, free_ports
+from support.servers.oxia import FakeOxia, oxia_thread
+from support.worlds.files import FileWorld
+from support.worlds.processes import HOST, Running, free_ports
 
 from lakestream.settings import load
 
@@ -42,11 +42,11 @@ class Records:
         self.acked[message.partition(), message.offset()] = message.value().decode()
 
 
-def opened(data: Path, url: str, bootstrap: str) -> House:
-    return House(load(None, {}, {"data_dir": str(data), "metadata_url": url}), bootstrap)
+def opened(data: Path, url: str, bootstrap: str) -> FileWorld:
+    return FileWorld(load(None, {}, {"data_dir": str(data), "metadata_url": url}), bootstrap)
 
 
-def found(house: House) -> dict[tuple[int, int], str]:
+def found(house: FileWorld) -> dict[tuple[int, int], str]:
     return {(partition, offset): value for partition, offset, value in house.consume("orders", 3)}
 
 

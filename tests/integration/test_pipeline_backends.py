@@ -4,13 +4,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from support.directory import directory_world
-from support.frontier import Crash, Fuse, Producer, World, never_back
+from support.worlds.directory import directory_world
+from support.worlds.memory import Crash, Fuse, MemoryWorld, Producer, never_back
 
 from lakestream.model import StreamPartition
 
 
-async def fill(world: World) -> StreamPartition:
+async def fill(world: MemoryWorld) -> StreamPartition:
     topic = await world.create("orders", 2)
     producer = Producer(world, "one")
     for number in range(4):

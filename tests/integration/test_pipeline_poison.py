@@ -7,9 +7,9 @@ from typing import Any
 
 import httpx
 import pytest
-from support.directory import directory_world
-from support.frontier import Producer
-from support.processes import Cluster
+from support.worlds.directory import directory_world
+from support.worlds.memory import Producer
+from support.worlds.processes import ProcessWorld
 
 pytestmark = pytest.mark.spark
 
@@ -39,7 +39,7 @@ async def fill(data: Path) -> str:
 
 
 async def test_a_poisoned_object_is_reported_and_the_other_topics_move(
-    cluster: Callable[..., Cluster], cli: Any, java: str
+    cluster: Callable[..., ProcessWorld], cli: Any, java: str
 ) -> None:
     made = cluster(http=True)
     key = await fill(made.data)

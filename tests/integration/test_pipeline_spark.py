@@ -12,9 +12,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.cluster import spark_cluster
-from support.directory import directory_world
-from support.frontier import Producer, World
+from support.servers.spark import spark_cluster
+from support.worlds.directory import directory_world
+from support.worlds.memory import MemoryWorld, Producer
 
 from lakestream.model import StreamPartition
 
@@ -30,16 +30,16 @@ class Data:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.told = World()
+        self.told = MemoryWorld()
         self._rounds = 0
 
-    async def use(self, work: Callable[[World], Awaitable[None]]) -> None:
+    async def use(self, work: Callable[[MemoryWorld], Awaitable[None]]) -> None:
         self.folder.mkdir(exist_ok=True)
         async with directory_world(self.folder, self.told) as world:
             await work(world)
 
     async def fill(self, objects_count: int, records: int = 200) -> None:
-        async def work(world: World) -> None:
+        async def work(world: MemoryWorld) -> None:
             self._rounds += 1
             topics = list(self.told.topics.values()) or [await world.create("orders", PARTITIONS)]
             producer = Producer(world, f"round{self._rounds}")
@@ -159,7 +159,7 @@ def test_stopped_while_spark_starts(tmp_path: Path, number: signal.Signals) -> N
 async def _is_drained(data: Data) -> bool:
     seen: list[bool] = []
 
-    async def look(world: World) -> None:
+    async def look(world: MemoryWorld) -> None:
         seen.append(await world.rows() == sorted(world.acked))
 
     await data.use(look)

@@ -10,10 +10,10 @@ from typing import Any
 import pyspark
 import pytest
 from conftest import need
-from support.directory import directory_world
-from support.frontier import Producer, World
-from support.processes import HOST
-from support.yarn import Yarn, yarn, yarn_jars
+from support.servers.yarn import Yarn, yarn, yarn_jars
+from support.worlds.directory import directory_world
+from support.worlds.memory import MemoryWorld, Producer
+from support.worlds.processes import HOST
 
 from lakestream.model import StreamPartition
 
@@ -26,7 +26,7 @@ RUNS_WITHIN_S = 200.0
 ENDS_WITHIN_S = 30.0
 
 
-async def fill(data: Path, former: World) -> None:
+async def fill(data: Path, former: MemoryWorld) -> None:
     async with directory_world(data, former) as world:
         topic = await world.create("orders", PARTITIONS)
         producer = Producer(world, "one")
@@ -39,7 +39,7 @@ async def fill(data: Path, former: World) -> None:
             )
 
 
-async def check(data: Path, former: World) -> None:
+async def check(data: Path, former: MemoryWorld) -> None:
     async with directory_world(data, former) as world:
         await world.check_whole()
 
@@ -73,7 +73,7 @@ def ended_application(cluster: Yarn) -> dict[str, Any]:
 async def test_on_yarn(java: str, tmp_path: Path, cli: Callable[..., CompletedProcess[str]]) -> None:
     """YARN is found as any client finds it, by HADOOP_CONF_DIR, and its application ends well with the pipeline."""
     jars = need(yarn_jars(), "Hadoop YARN (LAKESTREAM_YARN_JARS)")
-    data, told = tmp_path / "data", World()
+    data, told = tmp_path / "data", MemoryWorld()
     data.mkdir()
     await fill(data, told)
     with yarn(java, jars, tmp_path) as cluster:

@@ -8,9 +8,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from support.crowd import wait_until
-from support.embedded import Embedded, embedded
-from support.producers import (
+from support.clients.crowd import wait_until
+from support.clients.producers import (
     Sender,
     VerifiableProducer,
     check,
@@ -23,6 +22,7 @@ from support.producers import (
     slow_puts,
     stored,
 )
+from support.worlds.embedded import Embedded, embedded
 
 SETTINGS = {
     "stream.upload_deadline_ms": 1,

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
-from support.embedded import Embedded, embedded
-from support.s3 import environment, make_bucket, s3_server
+from support.servers.s3 import environment, make_bucket, s3_server
+from support.worlds.embedded import Embedded, embedded
 
 from lakestream import metadata
 from lakestream.metadata.disks import disk_rows

@@ -12,7 +12,7 @@ import pytest
 from duckdb_extensions import import_extension
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import StaticTable
-from support.tables import Door, open_door
+from support.tables.files import Door, open_door
 
 from lakestream.table.view import View
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from support.commands import invoke
-from support.house import House, open_house
-from support.processes import HOST, Running, free_ports
+from support.clients.commands import invoke
+from support.worlds.files import FileWorld, file_world
+from support.worlds.processes import HOST, Running, free_ports
 
 from lakestream.bucket.saved import Saver
 from lakestream.cli.buckets.locking import lock_data
@@ -59,7 +59,9 @@ async def test_up_is_killed_its_store_is_deleted_and_everything_is_there_again(s
     }
     running = start("up", "--no-pipeline", environment=variables)
     running.wait_for("catalog answers")
-    house = House(load(None, {}, {"data_dir": str(data), "http.port": first + 2}), f"{HOST}:{first},{HOST}:{first + 1}")
+    house = FileWorld(
+        load(None, {}, {"data_dir": str(data), "http.port": first + 2}), f"{HOST}:{first},{HOST}:{first + 1}"
+    )
     house.create("orders", 3)
     acked: dict[tuple[int, int], str] = {}
 
@@ -103,7 +105,7 @@ async def test_up_is_killed_its_store_is_deleted_and_everything_is_there_again(s
 
 async def test_what_is_in_tables_and_wal_is_found_without_saved_rows(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    with open_house(data) as house:
+    with file_world(data) as house:
         house.create("orders", 2)
         house.create("Never.Moved", 1)
         house.produce("orders", ["a", "b"], partition=0)
@@ -117,7 +119,7 @@ async def test_what_is_in_tables_and_wal_is_found_without_saved_rows(tmp_path: P
     lose_store(data)
     told = await recovered(data)
     assert any("no saved rows" in note for note in told["notes"])
-    with open_house(data) as house:
+    with file_world(data) as house:
         topics = house.topics()
         [unnamed] = [topic for topic in topics if topic.startswith("recovered-")]
         assert topics == {"orders", "Never.Moved", unnamed}
@@ -128,7 +130,7 @@ async def test_what_is_in_tables_and_wal_is_found_without_saved_rows(tmp_path: P
 
 async def test_it_refuses_a_store_that_is_not_empty_and_begins_anew_what_was_cut_off(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    with open_house(data) as house:
+    with file_world(data) as house:
         house.create("orders")
         house.produce("orders", ["a"])
     refused = await invoke(app, ["recover", "--data", str(data)])
@@ -151,13 +153,13 @@ async def test_it_refuses_a_store_that_is_not_empty_and_begins_anew_what_was_cut
                 raise
     else:
         await recovered(data)
-    with open_house(data) as house:
+    with file_world(data) as house:
         assert house.consume("orders") == [(0, 0, "a")]
 
 
 async def test_a_store_lost_after_a_move_is_recovered_and_then_relocated(tmp_path: Path) -> None:
     data, moved = tmp_path / "data", tmp_path / "moved"
-    with open_house(data) as house:
+    with file_world(data) as house:
         house.create("orders")
         house.produce("orders", ["a"])
         await house.move()
@@ -169,7 +171,7 @@ async def test_a_store_lost_after_a_move_is_recovered_and_then_relocated(tmp_pat
         await save(at(moved))
     done = await invoke(app, ["bucket", "relocate", "--data", str(moved)])
     assert done.exit_code == 0, done.output
-    with open_house(moved) as house:
+    with file_world(moved) as house:
         assert house.consume("orders") == [(0, 0, "a"), (0, 1, "b")]
 
 
@@ -190,7 +192,7 @@ async def test_a_running_up_is_not_recovered(start: Start, tmp_path: Path) -> No
 async def test_one_recovery_at_a_time(tmp_path: Path) -> None:
     """Also where nothing is left that an `up` had locked: the second would empty what the first writes."""
     data = tmp_path / "data"
-    with open_house(data) as house:
+    with file_world(data) as house:
         house.create("orders")
         house.produce("orders", ["a"])
     lose_store(data)

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from support.batches import batch
-from support.records import parse
-from support.streams import Cluster
+from support.clients.batches import batch
+from support.clients.records import parse
+from support.worlds.brokers import BrokerWorld
 
 from lakestream import objects
 from lakestream.bucket.identity import check_identity
@@ -115,7 +115,7 @@ async def play(folder: Path, seed: int) -> None:
     store = Flaky(runtime)
     await check_identity(store, bucket, runtime, "")
     catalog = PyIcebergTables(store, bucket.url, runtime)
-    cluster = Cluster(runtime, store, bucket, catalog, StreamSettings(flush_interval_ms=2, receipt_idle_ms=30))
+    cluster = BrokerWorld(runtime, store, bucket, catalog, StreamSettings(flush_interval_ms=2, receipt_idle_ms=30))
     lake = Lake(store, catalog, bucket, LocalTiles(bucket, runtime), runtime, EAGER)
     saver = Saver(store, bucket, runtime)
     async with cluster.brokers(chance.choice((1, 1, 2, 3))) as brokers:
@@ -186,7 +186,7 @@ async def judge(
     await check_identity(store, bucket, runtime, "")
     catalog = PyIcebergTables(store, bucket.url, runtime)
     try:
-        cluster = Cluster(runtime, store, bucket, catalog)
+        cluster = BrokerWorld(runtime, store, bucket, catalog)
         async with cluster.brokers(2) as brokers:
             found = {index: await read(brokers[0], topic, index) for index in range(PARTITIONS)}
             elsewhere = 0

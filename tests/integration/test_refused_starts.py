@@ -7,10 +7,10 @@ from uuid import uuid4
 
 import pytest
 from conftest import need
-from support.gate import DENIED, Gate, gate
-from support.postgres import PostgresServer, execute, postgres_programs, postgres_server
-from support.processes import Cluster, Running, free_ports
-from support.s3 import environment as s3_environment
+from support.servers.gate import DENIED, Gate, gate
+from support.servers.postgres import PostgresServer, execute, postgres_programs, postgres_server
+from support.servers.s3 import environment as s3_environment
+from support.worlds.processes import ProcessWorld, Running, free_ports
 
 from lakestream.cli.children import REFUSED
 
@@ -77,7 +77,7 @@ def test_a_wrong_password(refused: Refused, server: PostgresServer) -> None:
 
 
 def test_a_database_of_another_version(
-    refused: Refused, server: PostgresServer, cluster: Callable[..., Cluster]
+    refused: Refused, server: PostgresServer, cluster: Callable[..., ProcessWorld]
 ) -> None:
     url = f"{server.url}?schema=newer"
     cluster(1, environment={"LAKESTREAM_METADATA_URL": url}).brokers[0].stop()
@@ -87,7 +87,7 @@ def test_a_database_of_another_version(
 
 
 def test_two_clusters_on_one_bucket(
-    refused: Refused, server: PostgresServer, cluster: Callable[..., Cluster], aws_address: str
+    refused: Refused, server: PostgresServer, cluster: Callable[..., ProcessWorld], aws_address: str
 ) -> None:
     """Two databases, one bucket, by mistake: the second is refused whether it is new or has lived elsewhere."""
     mine, theirs = (f"s3://lake/{uuid4().hex}" for _ in range(2))

@@ -17,9 +17,9 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.typedef import Record
-from support.commands import invoke
-from support.house import House, open_house
-from support.outsider import Outsider
+from support.clients.commands import invoke
+from support.clients.outsider import Outsider
+from support.worlds.files import FileWorld, file_world
 
 from lakestream.bucket.identity import read_identities
 from lakestream.bucket.relocate import Place, relocate
@@ -101,7 +101,7 @@ async def delete_row(settings: Settings) -> None:
         await Outsider(catalog, topic.topic_id, loaded).commit_entries(file)
 
 
-def table_rows(house: House, table: str = "default.orders") -> list[tuple[int, int]]:
+def table_rows(house: FileWorld, table: str = "default.orders") -> list[tuple[int, int]]:
     scan = RestCatalog("x", uri=house.catalog).load_table(table).scan(selected_fields=("_stream_partition", "_offset"))
     return sorted((row["_stream_partition"], row["_offset"]) for row in scan.to_arrow().to_pylist())
 
@@ -111,7 +111,7 @@ async def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Records in the table, with a Delta mirror's worth of history, and in the tail; rows deleted by position; a view;
     an engine's own table; a namespace that says where it is."""
     data = tmp_path_factory.mktemp("original") / "data"
-    with open_house(data) as house:
+    with file_world(data) as house:
         house.create("orders", 2)
         for number in range(3):
             house.produce("orders", [f"{number}-{index}" for index in range(4)], partition=0)
@@ -157,7 +157,7 @@ async def test_a_copy_lives_on_at_its_own_address_and_never_touches_the_original
     assert (told["tables"], told["views"], told["outside"]) == (2, 1, [])
     again = await invoke(app, arguments)
     assert "there is nothing to do" in again.output
-    with open_house(copy) as house:
+    with file_world(copy) as house:
         assert house.consume("orders", 2) == EXPECTED
         house.produce("orders", ["after"], partition=1)
         assert await house.move() == 2
@@ -171,7 +171,7 @@ async def test_a_copy_lives_on_at_its_own_address_and_never_touches_the_original
         catalog.drop_table("lab.own", purge_requested=True)
     assert not names_of(original, copy)
     assert tree(original) == before
-    with open_house(original) as house:
+    with file_world(original) as house:
         assert house.consume("orders", 2) == EXPECTED
 
 
@@ -313,5 +313,5 @@ async def test_a_copy_of_the_version_before_is_moved_from_where_its_owner_says(o
         async with open_backends(at(copy)):
             pass
     await relocate_bucket(at(copy), new_cluster=True, old=f"file://{original}/bucket", tell=lambda _: None)
-    with open_house(copy) as house:
+    with file_world(copy) as house:
         assert house.consume("orders", 2) == EXPECTED

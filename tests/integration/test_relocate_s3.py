@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from support.lakehouse import Lakehouse
-from support.s3 import environment
-from support.streams import Cluster
+from support.servers.s3 import environment
+from support.worlds.brokers import BrokerWorld
+from support.worlds.lake import LakeWorld
 
 from lakestream import objects
 from lakestream.errors import RequestError
@@ -26,11 +26,11 @@ def at(url: str, store: Path) -> Settings:
 
 
 @asynccontextmanager
-async def lakehouse(settings: Settings) -> AsyncIterator[Lakehouse]:
+async def lakehouse(settings: Settings) -> AsyncIterator[LakeWorld]:
     async with open_backends(settings) as backends, open_catalog(backends) as catalog:
-        cluster = Cluster(backends.runtime, backends.store, backends.objects, catalog)
+        cluster = BrokerWorld(backends.runtime, backends.store, backends.objects, catalog)
         async with cluster.brokers(1) as [streams]:
-            yield Lakehouse(cluster, catalog, streams)
+            yield LakeWorld(cluster, catalog, streams)
 
 
 async def test_a_copy_in_s3_lives_at_its_own_address(

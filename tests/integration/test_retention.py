@@ -17,9 +17,9 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
-from support.commands import invoke
-from support.embedded import Embedded, embedded
-from support.processes import Running
+from support.clients.commands import invoke
+from support.worlds.embedded import Embedded, embedded
+from support.worlds.processes import Running
 
 from lakestream.cli.tables.table import app
 from lakestream.frontier.lake import Lake

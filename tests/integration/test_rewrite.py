@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from py4j.protocol import Py4JJavaError
-from support.processes import Cluster
-from support.tables import open_door
+from support.tables.files import open_door
+from support.worlds.processes import ProcessWorld
 
 from lakestream import objects
 from lakestream.catalog.embedded.tables import PyIcebergTables
@@ -65,7 +65,7 @@ class Book:
 class Stream:
     """A topic of a running cluster, its book, and the name of the Spark catalog on the cluster's door."""
 
-    cluster: Cluster
+    cluster: ProcessWorld
     book: Book
     lake: str
     spark: Any
@@ -241,7 +241,7 @@ def add_catalog(spark: Any, uri: str) -> str:
 
 
 @pytest.fixture
-def stream(spark: Any, cluster: Callable[..., Cluster]) -> Stream:
+def stream(spark: Any, cluster: Callable[..., ProcessWorld]) -> Stream:
     made = cluster(2, http=True)
     admin = AdminClient({"bootstrap.servers": made.bootstrap})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(30)

@@ -18,11 +18,11 @@ import pytest
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient, NewTopic
 from conftest import need
-from support.crowd import Crew, Follower, Member, Writer, wait_until
-from support.outages import Outages
-from support.postgres import postgres_programs, postgres_server
-from support.processes import Cluster
-from support.s3 import environment as s3_environment
+from support.clients.crowd import Crew, Follower, Member, Writer, wait_until
+from support.servers.outages import Outages
+from support.servers.postgres import postgres_programs, postgres_server
+from support.servers.s3 import environment as s3_environment
+from support.worlds.processes import ProcessWorld
 
 TOPIC = "rolled"
 PARTITIONS = 6
@@ -31,17 +31,17 @@ MENDED = {KafkaError._TRANSPORT, KafkaError._RESOLVE}
 """librdkafka tells of a connection that was closed, and calls another broker."""
 
 
-def _make_topic(cluster: Cluster, name: str = TOPIC) -> None:
+def _make_topic(cluster: ProcessWorld, name: str = TOPIC) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(20)
 
 
-def _generations(cluster: Cluster, outputs: list[str]) -> list[str]:
+def _generations(cluster: ProcessWorld, outputs: list[str]) -> list[str]:
     told = "".join((*outputs, *(broker.output for broker in cluster.brokers)))
     return re.findall(r"group crew: generation \d+ with \d+ members, \w+", told)
 
 
-def _roll(cluster: Cluster, rounds: int, rest_s: float) -> list[str]:
+def _roll(cluster: ProcessWorld, rounds: int, rest_s: float) -> list[str]:
     """Every broker once a round. What those that ended have said."""
     outputs = []
     for _ in range(rounds):
@@ -53,7 +53,7 @@ def _roll(cluster: Cluster, rounds: int, rest_s: float) -> list[str]:
     return outputs
 
 
-def _restart_under_load(cluster: Cluster, rounds: int, rest_s: float) -> None:
+def _restart_under_load(cluster: ProcessWorld, rounds: int, rest_s: float) -> None:
     _make_topic(cluster)
     patient: dict[str, Any] = {"request.timeout.ms": 30_000, "socket.timeout.ms": 60_000}
     plain = {"enable.idempotence": False, "max.in.flight.requests.per.connection": 1}
@@ -97,7 +97,7 @@ def _count(writer: Writer, partition: int) -> int:
 
 
 @pytest.mark.timeout(240)
-def test_on_one_machine(cluster: Callable[..., Cluster]) -> None:
+def test_on_one_machine(cluster: Callable[..., ProcessWorld]) -> None:
     _restart_under_load(cluster(3), 1, 0.5)
 
 
@@ -109,7 +109,7 @@ def postgres_url() -> Iterator[str]:
 
 
 @pytest.fixture
-def on_servers(cluster: Callable[..., Cluster], postgres_url: str, aws_address: str) -> Cluster:
+def on_servers(cluster: Callable[..., ProcessWorld], postgres_url: str, aws_address: str) -> ProcessWorld:
     """Three brokers on PostgreSQL and S3."""
     bucket = {"LAKESTREAM_BUCKET_URL": f"s3://lake/rolling-{uuid4().hex}", **s3_environment(aws_address)}
     return cluster(3, environment={"LAKESTREAM_METADATA_URL": postgres_url, **bucket})
@@ -117,14 +117,14 @@ def on_servers(cluster: Callable[..., Cluster], postgres_url: str, aws_address: 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_on_postgres_and_s3(on_servers: Cluster) -> None:
+def test_on_postgres_and_s3(on_servers: ProcessWorld) -> None:
     _restart_under_load(on_servers, 2, 2.0)
 
 
 @pytest.mark.slow
 @pytest.mark.java
 @pytest.mark.timeout(400)
-def test_a_java_producer(on_servers: Cluster, java: str, kafka_libs: str, tmp_path: Path) -> None:
+def test_a_java_producer(on_servers: ProcessWorld, java: str, kafka_libs: str, tmp_path: Path) -> None:
     """Kafka's own tool, as it comes: idempotent, five requests in flight."""
     _make_topic(on_servers)
     quiet = tmp_path / "log4j2.properties"

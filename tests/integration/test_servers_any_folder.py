@@ -6,7 +6,7 @@ from pathlib import Path
 import psycopg2
 import pytest
 from conftest import need
-from support.postgres import postgres, postgres_programs
+from support.servers.postgres import postgres, postgres_programs
 
 
 def test_whoever_has_closed_folders_has_a_postgres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

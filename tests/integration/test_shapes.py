@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import ForbiddenError
-from support.shapes import ITEMS, typed
-from support.source import Node, source_node
+from support.tables.shapes import ITEMS, typed
+from support.worlds.source import Node, source_node
 
 from lakestream.frontier.upkeep.maintenance import Maintenance
 from lakestream.spark_source.options import parse

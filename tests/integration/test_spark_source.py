@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.errors import StreamingQueryException
-from support.processes import Cluster, free_ports
-from support.source import BASE_MS, Node, source_node
+from support.worlds.processes import ProcessWorld, free_ports
+from support.worlds.source import BASE_MS, Node, source_node
 
 from lakestream.errors import OffsetOutOfRange, RequestError, UnknownStream
 from lakestream.spark import register
@@ -141,7 +141,7 @@ async def _topics(node: Node) -> Any:
     return await node.topics.list()
 
 
-def test_the_union_is_whole_while_a_real_door_freshens_the_table(cluster: Callable[..., Cluster]) -> None:
+def test_the_union_is_whole_while_a_real_door_freshens_the_table(cluster: Callable[..., ProcessWorld]) -> None:
     """Processes as a user has them: loading the table may commit the tail at that very moment."""
     made = cluster(http=True)
     admin = AdminClient({"bootstrap.servers": made.bootstrap})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from support.processes import Cluster
+from support.worlds.processes import ProcessWorld
 
 from lakestream import objects
 from lakestream.catalog.embedded.tables import PyIcebergTables
@@ -30,7 +30,7 @@ TOPIC = "orders"
 _names = count()
 
 
-async def produce(cluster: Cluster, keys: range) -> None:
+async def produce(cluster: ProcessWorld, keys: range) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 2})
     for number in keys:
         producer.produce(TOPIC, b"v%d" % number, b"key-%d" % number)
@@ -38,7 +38,7 @@ async def produce(cluster: Cluster, keys: range) -> None:
     await _move(cluster)
 
 
-async def _move(cluster: Cluster) -> None:
+async def _move(cluster: ProcessWorld) -> None:
     """Everything into the table, as a pipeline does."""
     runtime = system()
     store = await open_sqlite(str(cluster.data / "metadata.db"))
@@ -54,7 +54,7 @@ async def _move(cluster: Cluster) -> None:
         await store.close()
 
 
-async def count_keys(cluster: Cluster) -> list[Step]:
+async def count_keys(cluster: ProcessWorld) -> list[Step]:
     settings = load(None, {}, {"data_dir": str(cluster.data)})
     return await run_maintenance(settings, TOPIC, dry_run=False)
 
@@ -111,7 +111,7 @@ def joined(*parts: bytes) -> int:
 
 
 async def test_spark_plans_with_counts_of_both_while_the_topic_goes_on(
-    spark: Any, cluster: Callable[..., Cluster]
+    spark: Any, cluster: Callable[..., ProcessWorld]
 ) -> None:
     made = cluster(1, http=True)
     admin = AdminClient({"bootstrap.servers": made.bootstrap})

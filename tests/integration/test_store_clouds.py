@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Consumer, Producer
 from conftest import need
-from support.emulators import azure, gcs, tool
-from support.processes import Cluster
+from support.servers.emulators import azure, gcs, tool
+from support.worlds.processes import ProcessWorld
 
 COUNT = 500
 
@@ -20,7 +20,7 @@ COUNT = 500
 @pytest.mark.spark
 @pytest.mark.parametrize(("emulate", "program"), [(azure, "azurite-blob"), (gcs, "fake-gcs-server")])
 def test_records_become_rows_in_another_cloud(
-    cluster: Callable[..., Cluster], tmp_path: Path, java: str, emulate: Callable[..., Any], program: str
+    cluster: Callable[..., ProcessWorld], tmp_path: Path, java: str, emulate: Callable[..., Any], program: str
 ) -> None:
     with emulate(need(tool(program), f"{program} (LAKESTREAM_STORE_TOOLS)"), tmp_path) as emulator:
         bucket = f"lake-{uuid4()}"
@@ -40,12 +40,12 @@ def test_records_become_rows_in_another_cloud(
         assert _consumed(made) == list(range(COUNT))
 
 
-def _lag(made: Cluster) -> int:
+def _lag(made: ProcessWorld) -> int:
     with urllib.request.urlopen(f"http://127.0.0.1:{made.http_port}/lag", timeout=30) as answer:
         return sum(topic["lag_records"] for topic in json.load(answer))
 
 
-def _consumed(made: Cluster) -> list[int]:
+def _consumed(made: ProcessWorld) -> list[int]:
     consumer = Consumer({"bootstrap.servers": made.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["numbers"])
     found: list[int] = []

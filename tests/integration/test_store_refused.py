@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from support.processes import Running, free_ports
-from support.s3 import environment
+from support.servers.s3 import environment
+from support.worlds.processes import Running, free_ports
 
 Start = Callable[..., Running]
 

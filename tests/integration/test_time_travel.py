@@ -10,18 +10,18 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
-from support.house import House, lines, open_house
+from support.worlds.files import FileWorld, file_world, lines
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FileWorld]:
     """Each test has topics and groups of its own."""
-    with open_house(tmp_path_factory.mktemp("house")) as opened:
+    with file_world(tmp_path_factory.mktemp("house")) as opened:
         yield opened
 
 
 @pytest.fixture
-def rest(house: House) -> Iterator[RestCatalog]:
+def rest(house: FileWorld) -> Iterator[RestCatalog]:
     catalog = RestCatalog("lake", uri=house.catalog)
     yield catalog
     catalog.close()
@@ -41,7 +41,7 @@ def vector(table: Table, snapshot_id: int | None = None) -> str | None:
     return found
 
 
-async def test_a_rollback_makes_gaps_and_never_loses_the_tail(house: House, rest: RestCatalog, cli: Any) -> None:
+async def test_a_rollback_makes_gaps_and_never_loses_the_tail(house: FileWorld, rest: RestCatalog, cli: Any) -> None:
     house.create("sales", 2)
     house.produce("sales", ["a0", "a1", "a2"])
     house.produce("sales", ["b0"], partition=1)
@@ -82,7 +82,7 @@ async def test_a_rollback_makes_gaps_and_never_loses_the_tail(house: House, rest
     ]
 
 
-async def test_a_group_at_a_snapshot_reads_exactly_what_the_snapshot_lacks(house: House, cli: Any) -> None:
+async def test_a_group_at_a_snapshot_reads_exactly_what_the_snapshot_lacks(house: FileWorld, cli: Any) -> None:
     house.create("visits", 2)
     house.produce("visits", ["a0", "a1"])
     house.produce("visits", ["b0", "b1", "b2"], partition=1)
@@ -111,7 +111,7 @@ async def test_a_group_at_a_snapshot_reads_exactly_what_the_snapshot_lacks(house
 
 
 @pytest.mark.filterwarnings("ignore:Parquet writer option")
-async def test_snapshots_of_other_engines_carry_a_vector_too(house: House, rest: RestCatalog) -> None:
+async def test_snapshots_of_other_engines_carry_a_vector_too(house: FileWorld, rest: RestCatalog) -> None:
     house.create("things")
     house.produce("things", ["0", "1", "2"])
     await house.move()
@@ -133,7 +133,9 @@ async def test_snapshots_of_other_engines_carry_a_vector_too(house: House, rest:
     assert len(house.consume("things")) == 4, "consumers read main"
 
 
-async def test_every_topic_is_a_table_under_a_name_that_engines_take(house: House, rest: RestCatalog, cli: Any) -> None:
+async def test_every_topic_is_a_table_under_a_name_that_engines_take(
+    house: FileWorld, rest: RestCatalog, cli: Any
+) -> None:
     named = {"Shop.Orders": "default.shop_orders", "2024-plan": "default.t_2024_plan", "Old.Name": "crm.people"}
     for topic, table in named.items():
         alias = {"lakestream_table_name": table} if table.startswith("crm") else {}
@@ -155,7 +157,7 @@ async def test_every_topic_is_a_table_under_a_name_that_engines_take(house: Hous
     assert lines(cli("table", "describe", "Old.Name", "--json", *house.rest))[0]["table"] == "crm.people"
 
 
-async def test_a_topic_is_not_put_on_top_of_rows_that_have_no_offsets(house: House, rest: RestCatalog) -> None:
+async def test_a_topic_is_not_put_on_top_of_rows_that_have_no_offsets(house: FileWorld, rest: RestCatalog) -> None:
     """Offsets are required columns, because a row without one can be read by no consumer; and Iceberg lets nobody add a
     required column to rows that lack it."""
     rest.create_namespace_if_not_exists("default")
@@ -172,7 +174,7 @@ async def test_a_topic_is_not_put_on_top_of_rows_that_have_no_offsets(house: Hou
 
 def test_groups_are_listed_once(tmp_path: Path) -> None:
     """Two brokers: groups are listed once, whoever coordinates them."""
-    with open_house(tmp_path, brokers=2) as house:
+    with file_world(tmp_path, brokers=2) as house:
         house.create("t")
         house.produce("t", ["x"])
         for group in ("one", "two", "three"):

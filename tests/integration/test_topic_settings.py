@@ -26,10 +26,10 @@ from confluent_kafka.admin import (
 )
 from kio.schema.errors import ErrorCode
 from pyiceberg.catalog.rest import RestCatalog
-from support.batches import batch
-from support.door import Client, span
-from support.house import STALE, House, open_house
-from support.processes import HOST
+from support.clients.batches import batch
+from support.clients.wire import Client, span
+from support.worlds.files import STALE, FileWorld, file_world
+from support.worlds.processes import HOST
 
 from lakestream.records import walk
 
@@ -39,8 +39,8 @@ INVALID_DIFFERENT_RECORD = -138
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    with open_house(tmp_path_factory.mktemp("data"), brokers=2) as opened:
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FileWorld]:
+    with file_world(tmp_path_factory.mktemp("data"), brokers=2) as opened:
         yield opened
 
 
@@ -49,13 +49,13 @@ def topic() -> str:
     return f"t_{uuid4().hex[:8]}"
 
 
-def _create(house: House, topic: str, **config: Any) -> None:
+def _create(house: FileWorld, topic: str, **config: Any) -> None:
     admin = AdminClient({"bootstrap.servers": house.bootstrap})
     given = STALE | {name.replace("_", "."): str(value) for name, value in config.items()}
     admin.create_topics([NewTopic(topic, 1, 1, config=given)])[topic].result(20)
 
 
-def _send(house: House, topic: str, records: list[dict[str, Any]], **config: Any) -> list[tuple[int | None, Any]]:
+def _send(house: FileWorld, topic: str, records: list[dict[str, Any]], **config: Any) -> list[tuple[int | None, Any]]:
     """The error code, if any, and the message of each record, in the order in which they were sent."""
     told: dict[int, tuple[int | None, Any]] = {}
     producer = Producer({"bootstrap.servers": house.bootstrap, "linger.ms": 100} | config)
@@ -105,7 +105,7 @@ async def _produce_at(address: str, topic: str, records: bytes) -> Any:
         await client.close()
 
 
-async def _compressions(house: House, topic: str) -> set[str]:
+async def _compressions(house: FileWorld, topic: str) -> set[str]:
     """Of the batches that a fetch of the whole topic brings."""
 
     async def ask() -> bytes:
@@ -129,7 +129,7 @@ async def _until(holds: Callable[[Any], bool], address: str, topic: str, records
             await asyncio.sleep(0.1)
 
 
-async def test_a_record_above_the_maximum_is_refused_by_every_broker(house: House, topic: str) -> None:
+async def test_a_record_above_the_maximum_is_refused_by_every_broker(house: FileWorld, topic: str) -> None:
     _create(house, topic, max_message_bytes=1000)
     large = [{"value": b"x" * 5_000}]
     assert [code for code, _ in _send(house, topic, large)] == [KafkaError.MSG_SIZE_TOO_LARGE]
@@ -143,7 +143,7 @@ async def test_a_record_above_the_maximum_is_refused_by_every_broker(house: Hous
     await _until(lambda answer: answer.error_code is ErrorCode.none, second, topic, batch_of_5000)
 
 
-async def test_the_broker_gives_the_time_where_the_topic_says_so(house: House, topic: str) -> None:
+async def test_the_broker_gives_the_time_where_the_topic_says_so(house: FileWorld, topic: str) -> None:
     _create(house, topic, message_timestamp_type="LogAppendTime")
     before_ms = int(time.time() * 1000)
     records = [{"value": b"v%d" % number, "timestamp": 5 + number} for number in range(20)]
@@ -173,7 +173,7 @@ async def test_the_broker_gives_the_time_where_the_topic_says_so(house: House, t
     assert times(first) == seen
 
 
-async def test_a_retry_is_told_the_time_of_the_first_attempt(house: House, topic: str) -> None:
+async def test_a_retry_is_told_the_time_of_the_first_attempt(house: FileWorld, topic: str) -> None:
     """By any broker, from the log and from the table."""
     _create(house, topic, message_timestamp_type="LogAppendTime")
     first, second = house.bootstrap.split(",")
@@ -200,7 +200,7 @@ async def test_a_retry_is_told_the_time_of_the_first_attempt(house: House, topic
     assert await retried() == [times, times]
 
 
-def test_timestamps_are_kept_within_what_the_topic_takes(house: House, topic: str) -> None:
+def test_timestamps_are_kept_within_what_the_topic_takes(house: FileWorld, topic: str) -> None:
     now_ms = int(time.time() * 1000)
     _create(house, topic, message_timestamp_before_max_ms=60_000, message_timestamp_after_max_ms=600_000)
     for offset_ms, code in ((0, None), (-120_000, KafkaError.INVALID_TIMESTAMP), (120_000, None)):
@@ -212,7 +212,7 @@ def test_timestamps_are_kept_within_what_the_topic_takes(house: House, topic: st
     assert two_hours[0][0] == KafkaError.INVALID_TIMESTAMP
 
 
-def test_only_the_records_to_blame_are_called_invalid(house: House, topic: str) -> None:
+def test_only_the_records_to_blame_are_called_invalid(house: FileWorld, topic: str) -> None:
     _create(house, topic, cleanup_policy="compact")
     records = [{"value": b"v", "key": None if number % 10 == 3 else b"k"} for number in range(100)]
     codes = [code for code, _ in _send(house, topic, records, **{"batch.num.messages": 100, "linger.ms": 1_000})]
@@ -222,7 +222,7 @@ def test_only_the_records_to_blame_are_called_invalid(house: House, topic: str) 
 
 
 @pytest.mark.parametrize("compression", _CODECS)
-async def test_every_compression_of_a_topic_reads_the_same(house: House, topic: str, compression: str) -> None:
+async def test_every_compression_of_a_topic_reads_the_same(house: FileWorld, topic: str, compression: str) -> None:
     _create(house, topic, compression_type=compression)
     values = [b"a text that repeats itself, number %d" % number for number in range(500)]
     for sent in ("none", "gzip", "zstd"):
@@ -236,7 +236,9 @@ async def test_every_compression_of_a_topic_reads_the_same(house: House, topic: 
 
 
 @pytest.mark.java
-async def test_java_reads_every_compression_of_a_table(house: House, topic: str, java: str, kafka_libs: str) -> None:
+async def test_java_reads_every_compression_of_a_table(
+    house: FileWorld, topic: str, java: str, kafka_libs: str
+) -> None:
     for compression in _CODECS[1:]:
         _create(house, f"{topic}_{compression}", compression_type=compression)
         house.produce(f"{topic}_{compression}", [f"{compression} {number}" for number in range(100)])
@@ -253,7 +255,7 @@ async def test_java_reads_every_compression_of_a_table(house: House, topic: str,
     ("name", "value"),
     [("no.such", "1"), ("max.message.bytes", "-1"), ("compression.type", "none"), ("remote.storage.enable", "true")],
 )
-def test_what_is_no_setting_makes_no_topic(house: House, topic: str, name: str, value: str) -> None:
+def test_what_is_no_setting_makes_no_topic(house: FileWorld, topic: str, name: str, value: str) -> None:
     admin = AdminClient({"bootstrap.servers": house.bootstrap})
     with pytest.raises(KafkaException) as refused:
         admin.create_topics([NewTopic(topic, 1, 1, config={name: value})])[topic].result(20)
@@ -262,7 +264,7 @@ def test_what_is_no_setting_makes_no_topic(house: House, topic: str, name: str, 
     assert topic not in house.topics()
 
 
-def test_described_settings_say_where_they_come_from(house: House, topic: str) -> None:
+def test_described_settings_say_where_they_come_from(house: FileWorld, topic: str) -> None:
     _create(house, topic, max_message_bytes=2_000_000, segment_bytes=2_000_000)
     admin = AdminClient({"bootstrap.servers": house.bootstrap})
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)

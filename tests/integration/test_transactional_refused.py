@@ -10,7 +10,7 @@ import aiokafka
 import pytest
 from aiokafka.errors import TransactionalIdAuthorizationFailed
 from confluent_kafka import KafkaError, KafkaException, Producer
-from support.embedded import Embedded, embedded
+from support.worlds.embedded import Embedded, embedded
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -16,7 +16,7 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from support.processes import HOST, START_S, Running, free_ports
+from support.worlds.processes import HOST, START_S, Running, free_ports
 
 Start = Callable[..., Running]
 READY_S = 15.0

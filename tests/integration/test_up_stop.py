@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from pyiceberg.table import StaticTable
-from support.processes import HOST, START_S, Running, free_ports
+from support.worlds.processes import HOST, START_S, Running, free_ports
 
 Start = Callable[..., Running]
 COUNT = 1000

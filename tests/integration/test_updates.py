@@ -15,7 +15,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.table import Table, Transaction
 from pyiceberg.types import StringType
-from support.processes import Cluster
+from support.worlds.processes import ProcessWorld
 
 pytestmark = pytest.mark.filterwarnings("ignore:Parquet writer option:UserWarning")
 """PyIceberg says so of the size of row groups."""
@@ -26,7 +26,7 @@ _names = count()
 
 
 @pytest.fixture
-def town(cluster: Callable[..., Cluster]) -> Cluster:
+def town(cluster: Callable[..., ProcessWorld]) -> ProcessWorld:
     """With a topic whose first records are in its table."""
     made = cluster(http=True, environment=PAUSE)
     admin = AdminClient({"bootstrap.servers": made.bootstrap})
@@ -39,13 +39,13 @@ def town(cluster: Callable[..., Cluster]) -> Cluster:
 
 
 @pytest.fixture
-def catalog(town: Cluster) -> Iterator[RestCatalog]:
+def catalog(town: ProcessWorld) -> Iterator[RestCatalog]:
     opened = RestCatalog("lake", uri=town.catalog)
     yield opened
     opened.close()
 
 
-def consumed(town: Cluster, end: int = COUNT) -> dict[int, bytes]:
+def consumed(town: ProcessWorld, end: int = COUNT) -> dict[int, bytes]:
     """Offset to value, until the last has come or an error does."""
     consumer = Consumer({"bootstrap.servers": town.bootstrap, "group.id": "g", "enable.auto.commit": False})
     found: dict[int, bytes] = {}
@@ -62,7 +62,7 @@ def consumed(town: Cluster, end: int = COUNT) -> dict[int, bytes]:
         consumer.close()
 
 
-def configure(town: Cluster, value: str) -> None:
+def configure(town: ProcessWorld, value: str) -> None:
     entry = ConfigEntry("lakestream.table.updates", value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, "orders", incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": town.bootstrap})
@@ -82,7 +82,7 @@ def sent(*changed: int, **of: bytes) -> dict[int, bytes]:
     return {offset: of["value"] if offset in changed else b"v%d" % offset for offset in range(COUNT)}
 
 
-def test_pyiceberg_may_change_its_own_columns_and_no_record(town: Cluster, catalog: RestCatalog) -> None:
+def test_pyiceberg_may_change_its_own_columns_and_no_record(town: ProcessWorld, catalog: RestCatalog) -> None:
     table = catalog.load_table("default.orders")
     before = table.metadata_location
     for column, value in (("_value", b"other"), ("_key", None), ("_headers", [])):
@@ -100,7 +100,9 @@ def test_pyiceberg_may_change_its_own_columns_and_no_record(town: Cluster, catal
     assert consumed(town) == found
 
 
-def test_an_owner_who_wants_it_is_served_what_the_engine_wrote(town: Cluster, catalog: RestCatalog, cli: Any) -> None:
+def test_an_owner_who_wants_it_is_served_what_the_engine_wrote(
+    town: ProcessWorld, catalog: RestCatalog, cli: Any
+) -> None:
     log = town.brokers[0]
     configure(town, "record")
     update(catalog.load_table("default.orders"), "_value", b"other", 7, 9)
@@ -123,7 +125,7 @@ def test_an_owner_who_wants_it_is_served_what_the_engine_wrote(town: Cluster, ca
     assert consumed(town) == found
 
 
-def test_a_commit_to_several_tables_is_looked_at_too(town: Cluster, catalog: RestCatalog) -> None:
+def test_a_commit_to_several_tables_is_looked_at_too(town: ProcessWorld, catalog: RestCatalog) -> None:
     transaction = catalog.load_table("default.orders").transaction()
     update(transaction, "_value", b"other", 7)
     change = {
@@ -138,7 +140,7 @@ def test_a_commit_to_several_tables_is_looked_at_too(town: Cluster, catalog: Res
 
 
 @pytest.mark.spark
-def test_spark_may_change_its_own_columns_and_no_record(town: Cluster, spark: Any) -> None:
+def test_spark_may_change_its_own_columns_and_no_record(town: ProcessWorld, spark: Any) -> None:
     lake = f"updates{next(_names)}"
     for name, value in (("", "org.apache.iceberg.spark.SparkCatalog"), (".type", "rest"), (".uri", town.catalog)):
         spark.conf.set(f"spark.sql.catalog.{lake}{name}", value)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import pytest
-from support.frontier import Crash, Fuse, Producer, World, never_back
+from support.worlds.memory import Crash, Fuse, MemoryWorld, Producer, never_back
 
 from lakestream.errors import Unavailable
 from lakestream.metadata.log.committer import Committed, UploadAgain
@@ -24,9 +24,9 @@ def values(name: str, count: int, size: int = 20) -> list[bytes]:
     return [f"{name}-{number}".encode().ljust(size, b".") for number in range(count)]
 
 
-async def filled() -> World:
+async def filled() -> MemoryWorld:
     """Two topics; partitions with much, little and nothing; several objects, shared by both topics."""
-    world = World()
+    world = MemoryWorld()
     orders, users = await world.create("orders", 3), await world.create("users", 1)
     one, two = Producer(world, "one"), Producer(world, "two")
     for round_ in range(3):
@@ -41,7 +41,7 @@ async def filled() -> World:
     return world
 
 
-async def work(world: World, fuse: Fuse | None, *, collect: bool = True) -> None:
+async def work(world: MemoryWorld, fuse: Fuse | None, *, collect: bool = True) -> None:
     """One process: two ticks, and collections between which everything becomes old."""
     worker, collector = world.pipeline(fuse)
     await worker.tick()
@@ -52,7 +52,7 @@ async def work(world: World, fuse: Fuse | None, *, collect: bool = True) -> None
             await collector.collect()
 
 
-async def finish(world: World) -> None:
+async def finish(world: MemoryWorld) -> None:
     before = await world.frontiers()
     await world.drain()
     await world.check_whole()

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
-from support.simulated_tables import SimulatedTables
+from support.tables.simulated import SimulatedTables
 
 from lakestream.access import ALLOW_ALL, ANONYMOUS
 from lakestream.coordination.groups import Groups

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from unittest.mock import patch
 from uuid import UUID
 
-from support.simulated_tables import SimulatedTables
+from support.tables.simulated import SimulatedTables
 
 from lakestream.catalog.files import version_of
 from lakestream.errors import LakestreamError, RetryableError

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from support.simulated_tables import SimulatedTables
+from support.tables.simulated import SimulatedTables
 
 from lakestream.errors import LakestreamError, RetryableError, StreamExists, UnknownStream
 from lakestream.metadata.topics.list import Topic

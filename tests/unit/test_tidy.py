@@ -140,6 +140,29 @@ def test_tests_leave_the_event_loop_to_pytest() -> None:
     assert found == own
 
 
+def test_what_tests_import_from_each_other_is_there() -> None:
+    """A name that moved is found before the test that wants it is run."""
+    found = []
+    for path in (ROOT / "tests").rglob("*.py"):
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("support"):
+                target = ROOT / "tests" / node.module.replace(".", "/")
+                source = target.with_suffix(".py")
+                names = _top_names(source) if source.exists() else {part.stem for part in target.glob("*")}
+                found += [f"{_id(path)}: {node.module}.{a.name}" for a in node.names if a.name not in names]
+    assert found == []
+
+
+def _top_names(path: Path) -> set[str]:
+    """What a module defines or imports at its top."""
+    return set(re.findall(r"^(?:async def|def|class)? *(\w+)", path.read_text(), re.M)) | {
+        alias.asname or alias.name
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+
+
 def test_the_lock_names_versions_and_hashes_only() -> None:
     locks = [ROOT / "requirements.lock", ROOT / "requirements-dev.lock"]
     lines = [line for lock in locks for line in lock.read_text().splitlines()]

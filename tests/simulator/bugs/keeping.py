@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from support.simulated_tables import SimulatedTables
+from support.tables.simulated import SimulatedTables
 
 from lakestream.catalog.port import TableViews
 from lakestream.errors import Unavailable

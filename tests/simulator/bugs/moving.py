@@ -8,8 +8,8 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from support import simulated_tables
-from support.simulated_tables import SimulatedTables
+from support.tables import simulated as simulated_tables
+from support.tables.simulated import SimulatedTables
 
 from lakestream.errors import Conflict, Unavailable, UnknownStream
 from lakestream.frontier.collecting import collector

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
-from support.simulated_tables import SimulatedTables
+from support.tables.simulated import SimulatedTables
 
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.tables import table_name

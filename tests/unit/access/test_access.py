@@ -3,7 +3,7 @@
 import inspect
 
 import pytest
-from support.authorizers import DenyAll
+from support.fakes.authorizers import DenyAll
 
 from lakestream.access import ALLOW_ALL, ANONYMOUS, Operation, ResourceKind, check, denied
 from lakestream.catalog.engines.catalog import EngineCatalog

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 from starlette.routing import BaseRoute, Mount, Route
-from support.authorizers import DenyAll, OnlyTopics
-from support.loops import run
-from support.tables import catalog_of
+from support.fakes.authorizers import DenyAll, OnlyTopics
+from support.fakes.loops import run
+from support.tables.files import catalog_of
 
 from lakestream.access import ALLOW_ALL, Authorizer
 from lakestream.catalog.embedded.tables import PyIcebergTables

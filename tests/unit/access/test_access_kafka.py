@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from support.authorizers import DenyAll, OnlyTopics
-from support.batches import batch
-from support.door import SETTINGS, Client, door, span, with_door
-from support.fake_streams import FakeStreams
-from support.loops import run
-from support.plain_requests import TOPIC, plain_request
+from support.clients.batches import batch
+from support.clients.plain_requests import TOPIC, plain_request
+from support.clients.wire import SETTINGS, Client, door, span, with_door
+from support.fakes.authorizers import DenyAll, OnlyTopics
+from support.fakes.loops import run
+from support.fakes.streams import FakeStreams
 
 from lakestream.coordination.groups import GroupCoordinator
 from lakestream.kafka.apis.registry import APIS

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
-from support.batches import batch as build_batch
-from support.records import parse
+from support.clients.batches import batch as build_batch
+from support.clients.records import parse
 
 from lakestream.bucket.rebuilding import Fate, FoundSection, Rebuilt, rebuild
 from lakestream.errors import StorageError

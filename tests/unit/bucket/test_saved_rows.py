@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
 
-from support.frontier import Producer, World
+from support.worlds.memory import MemoryWorld, Producer
 
 from lakestream.bucket import rows
 from lakestream.bucket.rows import SavedRows
@@ -33,7 +33,7 @@ class Counted:
         return await self._inner.range(shard, *args, **kwargs)
 
 
-def everything(world: World) -> dict[tuple[str, str], bytes]:
+def everything(world: MemoryWorld) -> dict[tuple[str, str], bytes]:
     """What belongs into the bucket, straight from the store."""
     return {
         (shard, entry.key): entry.value
@@ -44,7 +44,7 @@ def everything(world: World) -> dict[tuple[str, str], bytes]:
 
 
 async def test_a_pass_reads_what_was_touched_and_the_others_in_turn() -> None:
-    world = World()
+    world = MemoryWorld()
     created = [await world.create(f"t{number:03d}", 2) for number in range(100)]
     await Brokers(world.store, ttl_ms=86_400_000).register(Broker(1, "h", 1, None, "one"))
     for topic in created:
@@ -81,7 +81,7 @@ async def test_a_pass_reads_what_was_touched_and_the_others_in_turn() -> None:
 
 
 async def test_what_is_deleted_and_what_is_new_is_seen_at_once() -> None:
-    world = World()
+    world = MemoryWorld()
     first = await world.create("first", 2)
     saved = SavedRows(world.store, world.runtime)
     with patch.object(rows, "_HEADS_IN_TURN", 1):

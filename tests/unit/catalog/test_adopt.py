@@ -16,7 +16,7 @@ from pyiceberg.table.update import (
     SetPropertiesUpdate,
 )
 from pyiceberg.types import BinaryType, LongType, NestedField, StringType
-from support.lakehouse import Lakehouse, open_lakehouse
+from support.worlds.lake import LakeWorld, lake_world
 
 from lakestream import objects
 from lakestream.catalog.engines.tables import NewTable
@@ -32,30 +32,30 @@ ALIAS = {"lakestream.table.name": "sales.orders"}
 NAME = TableName(("sales",), "orders")
 
 
-async def rows(house: Lakehouse) -> list[tuple[int, int, bytes]]:
+async def rows(house: LakeWorld) -> list[tuple[int, int, bytes]]:
     """As an engine reads them."""
     table = StaticTable.from_metadata((await house.catalog.engines.load(NAME)).location)
     found = table.scan().to_arrow().to_pylist()
     return sorted((row["_stream_partition"], row["_offset"], row["_value"]) for row in found)
 
 
-async def engine_table(house: Lakehouse, schema: Schema = COLUMNS, **properties: str) -> UUID:
+async def engine_table(house: LakeWorld, schema: Schema = COLUMNS, **properties: str) -> UUID:
     engines = house.catalog.engines
     await engines.commits.pointers.create_namespace(("sales",), {})
     return (await engines.create(NewTable(NAME, schema, None, None, None, properties))).table_id
 
 
-def lakehouse(folder: Path, seed: int = 1) -> AbstractAsyncContextManager[Lakehouse]:
-    return open_lakehouse(objects.open(f"file://{folder}/bucket"), seed)
+def lakehouse(folder: Path, seed: int = 1) -> AbstractAsyncContextManager[LakeWorld]:
+    return lake_world(objects.open(f"file://{folder}/bucket"), seed)
 
 
-async def run(folder: Path, test: Callable[[Lakehouse], Awaitable[None]]) -> None:
+async def run(folder: Path, test: Callable[[LakeWorld], Awaitable[None]]) -> None:
     async with lakehouse(folder) as house:
         await test(house)
 
 
 async def test_a_topic_fills_the_table_that_an_engine_made_for_it(tmp_path: Path) -> None:
-    async def test(house: Lakehouse) -> None:
+    async def test(house: LakeWorld) -> None:
         table_id = await engine_table(house, **{"owner": "ann", "write.delete.mode": "merge-on-read"})
         before = await house.catalog.engines.load(NAME)
         topic = await house.streams.create_topic("orders", 2, ALIAS)
@@ -94,7 +94,7 @@ async def test_the_stream_of_a_lost_cluster_goes_on_from_its_table(tmp_path: Pat
 
 
 async def test_what_the_creation_left_undone_the_pipeline_does(tmp_path: Path) -> None:
-    async def test(house: Lakehouse) -> None:
+    async def test(house: LakeWorld) -> None:
         table_id = await engine_table(house)
         topic = await house.streams.topics.create("orders", 1, ALIAS, begun=Begun(table_id, (0,)))
         await house.produce(topic, 0, b"a")
@@ -105,7 +105,7 @@ async def test_what_the_creation_left_undone_the_pipeline_does(tmp_path: Path) -
 
 
 async def test_a_table_that_changed_meanwhile_is_reported_and_nothing_is_lost(tmp_path: Path) -> None:
-    async def test(house: Lakehouse) -> None:
+    async def test(house: LakeWorld) -> None:
         table_id = await engine_table(house)
         topic = await house.streams.topics.create("orders", 1, ALIAS, begun=Begun(table_id, (0,)))
         other = Schema(NestedField(1, "_value", BinaryType()), NestedField(2, "amount", LongType()), schema_id=7)
@@ -130,7 +130,7 @@ async def test_a_table_that_changed_meanwhile_is_reported_and_nothing_is_lost(tm
     ],
 )
 async def test_columns_that_no_stream_fills_are_named(tmp_path: Path, schema: Schema, reason: str) -> None:
-    async def test(house: Lakehouse) -> None:
+    async def test(house: LakeWorld) -> None:
         await engine_table(house, schema)
         with pytest.raises(InvalidSetting, match=reason):
             await house.streams.create_topic("orders", 1, ALIAS)
@@ -163,7 +163,7 @@ async def test_partitions_must_be_as_many_as_the_stream_had_and_rows_must_be_of_
 async def test_no_topic_gets_the_id_of_one_that_was_deleted(tmp_path: Path) -> None:
     """Whatever is still under way against the dead one's log would meet the new one's."""
 
-    async def test(house: Lakehouse) -> None:
+    async def test(house: LakeWorld) -> None:
         topic = await house.streams.create_topic("orders", 1, ALIAS)
         await house.produce(topic, 0, b"a")
         await house.tick()
@@ -180,7 +180,7 @@ async def test_no_topic_gets_the_id_of_one_that_was_deleted(tmp_path: Path) -> N
 
 
 async def test_of_two_topics_made_on_one_table_one_has_it(tmp_path: Path) -> None:
-    async def test(house: Lakehouse) -> None:
+    async def test(house: LakeWorld) -> None:
         table_id = await engine_table(house)
         made = await asyncio.gather(
             *(house.streams.create_topic(name, 1, ALIAS) for name in ("a", "b")), return_exceptions=True
@@ -196,7 +196,7 @@ async def test_of_two_topics_made_on_one_table_one_has_it(tmp_path: Path) -> Non
 
 
 async def test_of_two_topics_of_one_name_made_on_one_table_one_is_there_whole(tmp_path: Path) -> None:
-    async def test(house: Lakehouse) -> None:
+    async def test(house: LakeWorld) -> None:
         await engine_table(house)
         made = await asyncio.gather(
             *(house.streams.create_topic("a", 1, ALIAS) for _ in range(2)), return_exceptions=True

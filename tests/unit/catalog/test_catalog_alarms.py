@@ -7,8 +7,8 @@ from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus, write_manifest
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate
 from pyiceberg.typedef import Record
-from support.stream_table import StreamTable, run_with_table
-from support.tables import ORDERS
+from support.tables.files import ORDERS
+from support.tables.stream_table import StreamTable, run_with_table
 
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.catalog.manifests.index import ManifestIndex

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from support.tables import ORDERS
+from support.tables.files import ORDERS
 
 from lakestream.catalog.binding import detach
 from lakestream.metadata.names.pointers import Pointer, Pointers, TableName

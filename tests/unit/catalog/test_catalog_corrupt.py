@@ -4,8 +4,8 @@ import random
 from pathlib import Path
 
 import pytest
-from support.stream_table import StreamTable, renamed, run_with_table
-from support.tables import ORDERS
+from support.tables.files import ORDERS
+from support.tables.stream_table import StreamTable, renamed, run_with_table
 
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.catalog.manifests.index import read_entries, read_manifests

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.tables import ORDERS
+from support.tables.files import ORDERS
 
 from lakestream.catalog.embedded.early import EarlyViews
 from lakestream.metadata.names.pointers import Pointer, Pointers, TableName

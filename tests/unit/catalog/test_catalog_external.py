@@ -13,8 +13,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetLocationUpdate, SetSnapshotRefUpdate
 from pyiceberg.types import LongType, NestedField
-from support.external import Place, sql_place
-from support.tables import ORDERS, write_file
+from support.servers.catalogs import Place, sql_place
+from support.tables.files import ORDERS, write_file
 
 from lakestream.catalog.external.client import CatalogClient
 from lakestream.catalog.external.fallback import FallbackViews

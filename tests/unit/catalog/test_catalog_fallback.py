@@ -13,8 +13,8 @@ from unittest.mock import patch
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
-from support.external import Place, sql_place
-from support.tables import ORDERS, write_file
+from support.servers.catalogs import Place, sql_place
+from support.tables.files import ORDERS, write_file
 
 from lakestream.catalog.external.fallback import FallbackViews
 from lakestream.catalog.external.tables import ExternalTables

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import StaticTable
 from pyiceberg.table.update import SetSnapshotRefUpdate
-from support.stream_table import StreamTable, run_with_table
-from support.tables import ORDERS, write_file
+from support.tables.files import ORDERS, write_file
+from support.tables.stream_table import StreamTable, run_with_table
 
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.catalog.staging import Change

@@ -23,8 +23,8 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 from pyiceberg.typedef import Record
-from support.stream_table import StreamTable, run_with_table
-from support.tables import ORDERS
+from support.tables.files import ORDERS
+from support.tables.stream_table import StreamTable, run_with_table
 
 from lakestream.catalog.engines.changes import apply_updates
 from lakestream.catalog.files import MetadataFiles, metadata_json

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
 import pytest
-from support.tables import ORDERS, OTHER
+from support.tables.files import ORDERS, OTHER
 
 from lakestream.errors import (
     Conflict,

@@ -21,9 +21,9 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.transforms import DayTransform, IdentityTransform, Transform, TruncateTransform, VoidTransform
 from pyiceberg.types import NestedField, StringType
-from support.outsider import Outsider, iceberg_file, on
-from support.stream_table import StreamTable, run_with_table
-from support.tables import ORDERS, write_file
+from support.clients.outsider import Outsider, iceberg_file, on
+from support.tables.files import ORDERS, write_file
+from support.tables.stream_table import StreamTable, run_with_table
 
 from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.catalog.rules.outside import check_outside

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pyiceberg.table.metadata import TableMetadataV2
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, SetPropertiesUpdate, SetSnapshotRefUpdate, TableUpdate
-from support.stream_table import StreamTable, run_with_table
-from support.tables import ORDERS
+from support.tables.files import ORDERS
+from support.tables.stream_table import StreamTable, run_with_table
 
 from lakestream.catalog.rules.stamp import stamped, vector_of
 from lakestream.metadata.names.pointers import TableName

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.stream_table import StreamTable, run_with_table
-from support.tables import ORDERS, write_file
+from support.tables.files import ORDERS, write_file
+from support.tables.stream_table import StreamTable, run_with_table
 
 from lakestream.errors import Conflict, Unavailable
 from lakestream.metadata.names.pointers import pointer_address

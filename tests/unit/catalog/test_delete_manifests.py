@@ -22,9 +22,9 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.typedef import Record
 from pyiceberg.types import StructType
-from support.outsider import Outsider, iceberg_file
-from support.stream_table import StreamTable, run_with_table
-from support.tables import ORDERS
+from support.clients.outsider import Outsider, iceberg_file
+from support.tables.files import ORDERS
+from support.tables.stream_table import StreamTable, run_with_table
 
 from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.catalog.rules.views import check_view

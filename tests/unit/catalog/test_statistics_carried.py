@@ -12,9 +12,9 @@ from pyiceberg.table.update import (
     SetStatisticsUpdate,
     TableUpdate,
 )
-from support.simulated_tables import SimulatedTables
-from support.stream_table import StreamTable, run_with_table
-from support.tables import ORDERS
+from support.tables.files import ORDERS
+from support.tables.simulated import SimulatedTables
+from support.tables.stream_table import StreamTable, run_with_table
 
 from lakestream.catalog.manifests.statistics import own_files
 from lakestream.catalog.port import TableCatalog

@@ -6,13 +6,13 @@ from pathlib import Path
 
 DOOR = """
 import asyncio, sys
-from support.coordinators import PARTITION, World, joining
+from support.groups.coordinators import PARTITION, CoordinatorWorld, joining
 from lakestream.coordination.groups import GroupError, Sync
 from lakestream.metadata.groups import CommittedOffset
 
 
 async def main():
-    world = World()
+    world = CoordinatorWorld()
     async with world.broker() as coordinator:
         first = asyncio.create_task(coordinator.join("g", joining()))
         second = asyncio.create_task(coordinator.join("g", joining()))

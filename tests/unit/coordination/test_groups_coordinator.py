@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from support.coordinators import PARTITION, QUICK, World, joining, member, offset, with_world
-from support.door import until
+from support.clients.wire import until
+from support.groups.coordinators import PARTITION, QUICK, CoordinatorWorld, joining, member, offset, with_world
 
 from lakestream.coordination.groups import GroupError
 from lakestream.coordination.settings import GroupSettings
@@ -13,7 +13,7 @@ from lakestream.metadata.groups import committed_offsets, lease_holder
 
 
 def test_one_broker_coordinates_and_the_others_say_so() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first, world.broker(2) as second:
             await member(first)
             with pytest.raises(NotCoordinator):
@@ -26,7 +26,7 @@ def test_one_broker_coordinates_and_the_others_say_so() -> None:
 
 
 def test_without_a_lease_everyone_names_the_same_broker() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first, world.broker(2) as second:
             names = [f"g{number}" for number in range(20)]
             chosen = [(await first.find(name)).broker_id for name in names]
@@ -37,7 +37,7 @@ def test_without_a_lease_everyone_names_the_same_broker() -> None:
 
 
 def test_the_next_coordinator_goes_on_from_the_generation_and_the_offsets() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first:
             joined = await member(first)
             assert joined.generation == 1
@@ -52,7 +52,7 @@ def test_the_next_coordinator_goes_on_from_the_generation_and_the_offsets() -> N
 
 
 def test_stopping_gives_the_leases_back_and_answers_who_waits() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first, world.broker(2) as second:
             joined = await member(first)
             waiting = asyncio.ensure_future(first.join("g", joining()))
@@ -70,7 +70,7 @@ def test_stopping_gives_the_leases_back_and_answers_who_waits() -> None:
 def test_a_coordinator_that_lost_its_lease_writes_nothing() -> None:
     """It was paused, say: it believes in its lease while another has taken the group over."""
 
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first, world.broker(2) as second:
             old = await member(first)
             waiting = asyncio.ensure_future(first.join("g", joining()))
@@ -90,7 +90,7 @@ def test_a_coordinator_that_lost_its_lease_writes_nothing() -> None:
 
 
 def test_a_lost_lease_is_noticed_without_a_write() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         short = GroupSettings(initial_rebalance_delay_ms=5, lease_ttl_ms=90)
         async with world.broker(1, short) as first, world.broker(2) as second:
             await member(first)
@@ -104,7 +104,7 @@ def test_a_lost_lease_is_noticed_without_a_write() -> None:
 
 
 def test_leases_are_renewed_while_a_group_is_in_use_and_given_back_when_it_is_not() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         short = GroupSettings(initial_rebalance_delay_ms=5, lease_ttl_ms=60, idle_release_ms=100)
         async with world.broker(1, short) as first:
             joined = await member(first)
@@ -121,7 +121,7 @@ def test_leases_are_renewed_while_a_group_is_in_use_and_given_back_when_it_is_no
 
 
 def test_members_see_a_generation_only_after_it_is_stored() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first:
             world.store.gate = asyncio.Event()
             joining_now = asyncio.ensure_future(first.join("g", joining()))
@@ -135,7 +135,7 @@ def test_members_see_a_generation_only_after_it_is_stored() -> None:
 
 
 def test_a_store_that_is_away_delays_the_generation_but_loses_nobody() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first:
             assert await first.commit("g", "nobody", None, 1, {}) is GroupError.UNKNOWN_MEMBER
             world.store.fail_before = 1
@@ -146,7 +146,7 @@ def test_a_store_that_is_away_delays_the_generation_but_loses_nobody() -> None:
 
 
 def test_a_commit_with_unknown_outcome_is_reported_as_such() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first:
             joined = await member(first)
             world.store.fail_before = 1
@@ -158,7 +158,7 @@ def test_a_commit_with_unknown_outcome_is_reported_as_such() -> None:
 
 
 def test_commits_that_meet_are_written_together_and_in_order() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first:
             joined = await member(first)
             writes = len(world.store.applied)
@@ -177,7 +177,7 @@ def test_commits_that_meet_are_written_together_and_in_order() -> None:
 
 
 def test_a_silent_member_is_expired_by_the_clock() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first:
             quiet = await member(first, session_timeout_ms=40)
             await until(lambda: not first.groups()[0].machine.members)
@@ -187,7 +187,7 @@ def test_a_silent_member_is_expired_by_the_clock() -> None:
 
 
 def test_session_timeouts_have_bounds_and_groups_have_names() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first:
             assert (await first.join("g", joining(session_timeout_ms=19))).error is GroupError.INVALID_SESSION_TIMEOUT
             assert (await first.join("", joining())).error is GroupError.INVALID_NAME
@@ -196,7 +196,7 @@ def test_session_timeouts_have_bounds_and_groups_have_names() -> None:
 
 
 def test_a_group_that_nobody_used_is_not_there() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first:
             assert await first.describe("nobody") is None
             await first.commit("simple", "", None, -1, offset(3))

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from support.groups import BOTH, RANGE, Scene
+from support.groups.stage import BOTH, RANGE, Scene
 
 from lakestream.coordination.groups import State
 

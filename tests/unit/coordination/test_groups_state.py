@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from support.groups import BOTH, Scene
+from support.groups.stage import BOTH, Scene
 
 from lakestream.coordination.groups import GroupError, Protocol, State
 

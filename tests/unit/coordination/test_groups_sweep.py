@@ -5,8 +5,8 @@ import asyncio
 from uuid import uuid4
 
 import pytest
-from support.coordinators import QUICK, World, joining, member, offset, rows_of, with_world
-from support.door import until
+from support.clients.wire import until
+from support.groups.coordinators import QUICK, CoordinatorWorld, joining, member, offset, rows_of, with_world
 
 from lakestream.coordination.groups import GroupCoordinator, GroupError
 from lakestream.coordination.settings import GroupSettings
@@ -18,11 +18,11 @@ RETENTION_MS = GroupSettings().offsets_retention_ms
 IDLE = GroupSettings(initial_rebalance_delay_ms=5, min_session_timeout_ms=20, lease_ttl_ms=30, idle_release_ms=20)
 
 
-async def _topic(world: World, name: str = "t") -> StreamPartition:
+async def _topic(world: CoordinatorWorld, name: str = "t") -> StreamPartition:
     return (await world.topics.create(name, 1, {})).each_partition()[0]
 
 
-def _at(world: World, partition: StreamPartition, number: int = 7) -> dict[StreamPartition, CommittedOffset]:
+def _at(world: CoordinatorWorld, partition: StreamPartition, number: int = 7) -> dict[StreamPartition, CommittedOffset]:
     return {partition: CommittedOffset(number, 0, "", world.clock.ms)}
 
 
@@ -36,7 +36,7 @@ def test_the_default_is_kafkas() -> None:
 
 
 def test_offsets_without_members_lapse_by_their_commit() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first:
             old, new = await _topic(world), await _topic(world, "u")
             await first.commit("g", "", None, -1, _at(world, old))
@@ -55,7 +55,7 @@ def test_offsets_without_members_lapse_by_their_commit() -> None:
 
 
 def test_offsets_stay_while_a_group_has_members_and_the_retention_time_after_the_last_left() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first:
             partition = await _topic(world)
             joined = await member(first)
@@ -76,7 +76,7 @@ def test_offsets_stay_while_a_group_has_members_and_the_retention_time_after_the
 
 
 def test_offsets_of_a_dead_topic_go_at_once_from_a_living_group_too() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first:
             dead, living = await _topic(world), await _topic(world, "u")
             joined = await member(first)
@@ -92,7 +92,7 @@ def test_offsets_of_a_dead_topic_go_at_once_from_a_living_group_too() -> None:
 
 
 def test_a_group_whose_coordinator_and_members_died_together_lapses_too() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first, world.broker(2) as second:
             partition = await _topic(world)
             joined = await member(first, session_timeout_ms=50)
@@ -111,7 +111,7 @@ def test_a_group_whose_coordinator_and_members_died_together_lapses_too() -> Non
 
 
 def test_names_that_were_only_asked_for_leave_nothing() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first:
             for number in range(50):
                 name = f"g{number}"
@@ -126,7 +126,7 @@ def test_names_that_were_only_asked_for_leave_nothing() -> None:
 
 
 def test_a_group_that_came_to_nothing_leaves_nothing_when_it_is_idle() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1, IDLE) as first:
             joined = await first.join("g", joining(id_required=True, session_timeout_ms=30))
             assert joined.error is GroupError.MEMBER_ID_REQUIRED
@@ -140,7 +140,7 @@ def test_a_group_that_came_to_nothing_leaves_nothing_when_it_is_idle() -> None:
 
 
 def test_what_a_dead_coordinator_left_of_an_unused_name_is_removed() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first:
             lease = await world.store.acquire_lease(lease_address("g"), "dead", ttl_ms=100)
             await GroupRows(world.store, "g", lease.token).load()
@@ -156,7 +156,7 @@ def test_what_a_dead_coordinator_left_of_an_unused_name_is_removed() -> None:
 def test_nothing_under_way_lands_after_claim_and_lease_are_gone() -> None:
     """Tokens are versions, which only grow: neither the old holder nor a late copy of its writes meets one again."""
 
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         lease = await world.store.acquire_lease(lease_address("g"), "old", ttl_ms=100)
         old = GroupRows(world.store, "g", lease.token)
         await old.load()
@@ -182,7 +182,7 @@ def test_nothing_under_way_lands_after_claim_and_lease_are_gone() -> None:
 def test_metadata_holds_what_lives() -> None:
     """Fill, wait, count: many groups of every kind; in the end only the living one is left."""
 
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         small = GroupSettings(initial_rebalance_delay_ms=0, min_session_timeout_ms=20, max_swept_groups=7)
         async with world.broker(1, small) as first, world.broker(2, small) as second:
             partition = await _topic(world)

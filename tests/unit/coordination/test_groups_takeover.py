@@ -4,15 +4,15 @@ import asyncio
 from typing import Any
 
 import pytest
-from support.coordinators import QUICK, World, joining, member, offset, rows_of, with_world
-from support.door import until
+from support.clients.wire import until
+from support.groups.coordinators import QUICK, CoordinatorWorld, joining, member, offset, rows_of, with_world
 
 from lakestream.coordination.groups import GroupCoordinator, GroupError, Joined, Sync, Synced
 
 SHORT = 300
 
 
-def _dies(world: World) -> None:
+def _dies(world: CoordinatorWorld) -> None:
     """The first coordinator is never heard of again; by the store's clock its lease is over."""
     world.clock.ms += QUICK.lease_ttl_ms + 1
 
@@ -36,7 +36,7 @@ async def _pair(coordinator: GroupCoordinator, **changes: Any) -> list[Joined]:
 
 
 def test_members_keep_ids_generation_and_assignments() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first, world.broker(2) as second:
             leader, follower = await _pair(first)
             _dies(world)
@@ -58,7 +58,7 @@ def test_members_keep_ids_generation_and_assignments() -> None:
 
 
 def test_a_living_group_is_not_empty_for_whoever_comes_first() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first, world.broker(2) as second:
             await member(first)
             _dies(world)
@@ -73,7 +73,7 @@ def test_a_living_group_is_not_empty_for_whoever_comes_first() -> None:
 def test_members_are_sent_past_a_broker_that_let_the_lease_lapse() -> None:
     """It is still on the list of brokers for a while."""
 
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first, world.broker(2) as second:
             names = [f"g{number}" for number in range(12)]
             for name in names:
@@ -86,7 +86,7 @@ def test_members_are_sent_past_a_broker_that_let_the_lease_lapse() -> None:
 
 
 def test_sessions_begin_anew_and_end() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first, world.broker(2) as second:
             await member(first, session_timeout_ms=SHORT)
             _dies(world)
@@ -101,7 +101,7 @@ def test_sessions_begin_anew_and_end() -> None:
 
 
 def test_a_static_member_comes_back_to_its_place() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first, world.broker(2) as second:
             before = await member(first, instance_id="one")
             _dies(world)
@@ -118,7 +118,7 @@ def test_a_static_member_comes_back_to_its_place() -> None:
 
 
 def test_a_rebalance_that_waits_for_the_leader_goes_on() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first, world.broker(2) as second:
             joined = await first.join("g", joining())
             _dies(world)
@@ -131,7 +131,7 @@ def test_a_rebalance_that_waits_for_the_leader_goes_on() -> None:
 
 
 def test_who_has_left_stays_out_and_the_others_share() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first, world.broker(2) as second:
             leader, follower = await _pair(first)
             assert await first.leave("g", [(leader.member_id, None)]) == [GroupError.NONE]
@@ -149,7 +149,7 @@ def test_who_has_left_stays_out_and_the_others_share() -> None:
 def test_nothing_is_told_that_is_not_stored() -> None:
     """The leader's assignment is on its way to the store when its coordinator dies."""
 
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first, world.broker(2) as second:
             joined = await first.join("g", joining())
             world.store.gate = asyncio.Event()
@@ -168,7 +168,7 @@ def test_nothing_is_told_that_is_not_stored() -> None:
 
 
 def test_a_store_that_is_away_while_the_group_is_saved_costs_nobody_the_session() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first:
             joined = await first.join("g", joining(session_timeout_ms=SHORT))
             world.store.fail_before = 2
@@ -180,7 +180,7 @@ def test_a_store_that_is_away_while_the_group_is_saved_costs_nobody_the_session(
 
 
 def test_life_signs_cost_no_write() -> None:
-    async def test(world: World) -> None:
+    async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first:
             leader, follower = await _pair(first)
             written = len(world.store.applied)

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
-from support import frontier as lakes
-from support.batches import batch, keyed
-from support.door import Client, span, with_door
-from support.fake_streams import FakeStreams
-from support.frontier import SETTINGS, Crash, Fuse, Producer, World
+from support.clients.batches import batch, keyed
+from support.clients.wire import Client, span, with_door
+from support.fakes.streams import FakeStreams
+from support.worlds import memory as lakes
+from support.worlds.memory import SETTINGS, Crash, Fuse, MemoryWorld, Producer
 
 from lakestream.frontier.collecting.orphans import Orphans
 from lakestream.frontier.upkeep.compaction import folded_ms
@@ -38,8 +38,8 @@ Pair = tuple[bytes | None, bytes | None]
 class Shop:
     """A lake with one compacted topic, and what was written to it."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch | None = None, world: World | None = None) -> None:
-        self.world = world or World(settings=FEW)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch | None = None, world: MemoryWorld | None = None) -> None:
+        self.world = world or MemoryWorld(settings=FEW)
         self.producer = Producer(self.world, "p")
         self.written: dict[tuple[int, int], Pair] = {}
         self._ends: dict[int, int] = {}
@@ -165,7 +165,7 @@ async def test_compact_and_delete_do_both(monkeypatch: pytest.MonkeyPatch) -> No
 
 async def test_more_than_one_fold_takes_is_folded_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakestream.frontier.upkeep.compaction.MAX_FOLD_ROWS", 8)
-    shop = Shop(monkeypatch, World(settings=msgspec.structs.replace(FEW, min_merge_files=100)))
+    shop = Shop(monkeypatch, MemoryWorld(settings=msgspec.structs.replace(FEW, min_merge_files=100)))
     await shop.create(1, min_cleanable_dirty_ratio="0")
     for number in range(6):
         await shop.write({0: [(b"k%d" % n, b"%d" % number) for n in range(5)]})
@@ -178,7 +178,7 @@ async def test_rows_rewritten_by_an_engine_below_more_keys_than_a_fold_learns_ar
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("lakestream.frontier.upkeep.compaction.MAX_KEY_ROWS", 3)
-    shop = Shop(monkeypatch, World(settings=msgspec.structs.replace(FEW, min_merge_files=100)))
+    shop = Shop(monkeypatch, MemoryWorld(settings=msgspec.structs.replace(FEW, min_merge_files=100)))
     await shop.create(1, min_cleanable_dirty_ratio="0")
     for keys in (range(5), range(5, 15)):
         await shop.write({0: [(b"k%d" % key, b"1") for key in keys]})
@@ -198,7 +198,7 @@ async def test_rows_rewritten_by_an_engine_below_more_keys_than_a_fold_learns_ar
 
 async def test_a_file_too_large_to_hold_is_folded_a_row_group_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     tight = msgspec.structs.replace(FEW, max_rewrite_bytes=1)
-    shop = Shop(monkeypatch, World(settings=tight))
+    shop = Shop(monkeypatch, MemoryWorld(settings=tight))
     await shop.create(1)
     await shop.write({0: [(b"k%d" % (n % 5), b"%d" % n) for n in range(40)]})
     await shop.write({0: [(b"k1", b"last")]})
@@ -260,7 +260,7 @@ async def test_beside_pipelines_and_other_folds_no_newest_record_goes(
         assert not left, "tombstones go in the end"
 
 
-def _slow(fuse: Fuse, dice: random.Random, world: World) -> object:
+def _slow(fuse: Fuse, dice: random.Random, world: MemoryWorld) -> object:
     step = Fuse.step
 
     async def slow(name: str) -> None:

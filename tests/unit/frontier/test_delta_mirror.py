@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.delta import COLUMNS, CONFIGS, SETTINGS, MemoryLog, PlainTables
-from support.frontier import Crash, Fuse, Fused, Hands
-from support.simulated_tables import SimulatedTables
+from support.tables.delta import COLUMNS, CONFIGS, SETTINGS, MemoryLog, PlainTables
+from support.tables.simulated import SimulatedTables
+from support.worlds.memory import Crash, Fuse, Fused, Hands
 
 from lakestream.errors import StorageError, Unavailable, Unexpected
 from lakestream.frontier.delta import Mirrored, Mirrors

@@ -4,21 +4,21 @@ import asyncio
 from pathlib import Path
 
 import msgspec
-from support.lakehouse import Lakehouse, open_lakehouse
+from support.worlds.lake import LakeWorld, lake_world
 
 from lakestream import objects
 from lakestream.frontier.moving.draining import Drained, drain
 from lakestream.frontier.settings import PipelineSettings
 
 
-async def drained(house: Lakehouse, **settings: int) -> Drained:
+async def drained(house: LakeWorld, **settings: int) -> Drained:
     cluster = house.cluster
     chosen = msgspec.structs.replace(PipelineSettings(), **settings)
     return await drain(cluster.store, house.catalog, cluster.objects, cluster.runtime, chosen, asyncio.to_thread)
 
 
 async def test_what_was_acked_is_in_its_table_whatever_its_interval(tmp_path: Path) -> None:
-    async with open_lakehouse(objects.open(f"file://{tmp_path}/bucket")) as house:
+    async with lake_world(objects.open(f"file://{tmp_path}/bucket")) as house:
         slow = {"lakestream.table.commit.interval.ms": "3600000"}
         topics = [await house.streams.create_topic(name, 2, slow) for name in ("a", "b")]
         for topic in topics:
@@ -31,7 +31,7 @@ async def test_what_was_acked_is_in_its_table_whatever_its_interval(tmp_path: Pa
 
 
 async def test_what_did_not_get_into_its_table_is_told(tmp_path: Path) -> None:
-    async with open_lakehouse(objects.open(f"file://{tmp_path}/bucket")) as house:
+    async with lake_world(objects.open(f"file://{tmp_path}/bucket")) as house:
         [a, b] = [await house.streams.create_topic(name, 1, {}) for name in "ab"]
         await house.produce(a, 0, b"x", b"y")
         await house.produce(b, 0, b"x")

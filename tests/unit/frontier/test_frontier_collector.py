@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from support.frontier import SETTINGS, Crash, Producer, World
+from support.worlds.memory import SETTINGS, Crash, MemoryWorld, Producer
 
 from lakestream.bucket.found import FoundWal, find_wal
 from lakestream.errors import Unavailable, UnknownStream
@@ -20,9 +20,9 @@ from lakestream.runtime import Runtime
 from lakestream.wal import WAL_PREFIX, Placed, Receipt, SectionReceipt, build, object_key, parse_key, session_name
 
 
-async def dead_world(count: int = 1) -> tuple[World, Topic, Producer]:
+async def dead_world(count: int = 1) -> tuple[MemoryWorld, Topic, Producer]:
     """`count` objects that are in the table, and old, and the table's receipts of them, in one object."""
-    world = World()
+    world = MemoryWorld()
     topic = await world.create("orders", 2)
     producer = Producer(world, "one")
     for number in range(count):
@@ -31,7 +31,7 @@ async def dead_world(count: int = 1) -> tuple[World, Topic, Producer]:
     return world, topic, producer
 
 
-async def later(world: World, collector: Collector, passes: int = 1) -> Collected:
+async def later(world: MemoryWorld, collector: Collector, passes: int = 1) -> Collected:
     for _ in range(passes):
         world.clock.ms += 1_000
         found = await collector.collect()
@@ -63,7 +63,7 @@ async def test_generations_go_on_if_the_clock_is_set_back() -> None:
 
 
 async def test_an_object_that_one_extent_names_stays() -> None:
-    world = World()
+    world = MemoryWorld()
     topic = await world.create("orders", 2)
     one, two = topic.each_partition()
     await Producer(world, "one").append({one: [b"a"], two: [b"b"]})
@@ -77,7 +77,7 @@ async def test_an_object_that_one_extent_names_stays() -> None:
 
 
 async def test_a_deleted_partition_counts_as_fenced() -> None:
-    world = World()
+    world = MemoryWorld()
     topic = await world.create("orders", 1)
     await Producer(world, "one").append({topic.each_partition()[0]: [b"a"]})
     await delete_log(world.store, topic.each_partition()[0])
@@ -88,7 +88,7 @@ async def test_a_deleted_partition_counts_as_fenced() -> None:
 
 async def test_a_sleeper_over_a_deleted_topics_collected_objects_raises_no_alarm() -> None:
     """Its table is still bound: whoever deletes the topic is asleep too, between its logs and its table."""
-    world = World()
+    world = MemoryWorld()
     topic = await world.create("orders", 1)
     await Producer(world, "one").append({topic.each_partition()[0]: [b"a"]})
 
@@ -117,7 +117,7 @@ async def test_readers_get_their_grace() -> None:
 
 
 async def test_a_receipt_is_kept_as_long_as_its_object() -> None:
-    world = World()
+    world = MemoryWorld()
     topic = await world.create("orders", 1)
     [partition] = topic.each_partition()
     producer = Producer(world, "one")
@@ -134,11 +134,11 @@ async def test_a_receipt_is_kept_as_long_as_its_object() -> None:
     assert await world.wal_keys() == []
 
 
-async def told_in(world: World) -> FoundWal:
+async def told_in(world: MemoryWorld) -> FoundWal:
     return await find_wal(world.objects, [await cluster_id(world.store, world.runtime)], lambda _: None)
 
 
-async def drain_but(world: World, stuck: Topic) -> None:
+async def drain_but(world: MemoryWorld, stuck: Topic) -> None:
     """All tables but this one get what is theirs."""
     worker, _ = world.pipeline()
 
@@ -151,7 +151,7 @@ async def drain_but(world: World, stuck: Topic) -> None:
 
 async def test_what_a_dead_object_tells_of_a_living_one_outlives_it() -> None:
     """The broker's next object, which has the receipt, is in its table long before the topic that is stuck."""
-    world = World()
+    world = MemoryWorld()
     stuck, other = await world.create("stuck", 1), await world.create("other", 1)
     [partition] = stuck.each_partition()
     producer = Producer(world, "one")
@@ -198,7 +198,7 @@ async def test_no_object_is_left_without_its_receipt_by_deletes_that_do_not_all_
 
 async def test_objects_of_another_cluster_in_the_bucket_are_left_alone() -> None:
     """Its log is in a metadata store of its own: nothing here says whether they live."""
-    world, other = World(), World()
+    world, other = MemoryWorld(), MemoryWorld()
     other.objects, other.runtime = world.objects, Runtime(other.clock, random.Random(6))
     ours, theirs = [await cluster_id(each.store, each.runtime) for each in (world, other)]
     for each, cluster in ((world, ours), (other, theirs)):
@@ -272,7 +272,7 @@ async def test_a_pass_is_bounded_and_the_next_goes_on_behind_it() -> None:
 
 
 async def test_without_objects_the_generation_rests() -> None:
-    world = World()
+    world = MemoryWorld()
     _, collector = world.pipeline()
     before = await current_generation(world.store)
     await later(world, collector, 5)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from support.frontier import Fuse, Producer, World
+from support.worlds.memory import Fuse, MemoryWorld, Producer
 
 from lakestream.errors import Unavailable
 from lakestream.frontier.moving.schedule import MIN_PACE_MS
@@ -15,18 +15,18 @@ from lakestream.table.view import View
 INTERVAL = "lakestream.table.commit.interval.ms"
 
 
-async def create(world: World, name: str, configs: Mapping[str, str]) -> Topic:
+async def create(world: MemoryWorld, name: str, configs: Mapping[str, str]) -> Topic:
     topic = await Topics(world.store, world.runtime).create(name, 2, dict(configs))
     world.topics[topic.topic_id] = topic
     return topic
 
 
-async def write(world: World, producer: Producer, topic: Topic, size_bytes: int = 10) -> None:
+async def write(world: MemoryWorld, producer: Producer, topic: Topic, size_bytes: int = 10) -> None:
     await producer.append({partition: [bytes(size_bytes)] for partition in topic.each_partition()})
 
 
 async def test_a_topic_waits_for_its_interval_while_others_go_on() -> None:
-    world = World(settings=PipelineSettings(interval_ms=5_000, lease_ms=1))
+    world = MemoryWorld(settings=PipelineSettings(interval_ms=5_000, lease_ms=1))
     slow, plain = await create(world, "slow", {INTERVAL: "60000"}), await create(world, "plain", {})
     worker, _ = world.pipeline()
     assert (await worker.tick()).pace_ms == 5_000
@@ -46,7 +46,7 @@ async def test_a_topic_waits_for_its_interval_while_others_go_on() -> None:
 
 
 async def test_a_topic_does_not_wait_for_a_clock_that_was_set_back() -> None:
-    world = World()
+    world = MemoryWorld()
     topic = await create(world, "slow", {INTERVAL: "60000"})
     worker, _ = world.pipeline()
     await worker.tick()
@@ -58,7 +58,7 @@ async def test_a_topic_does_not_wait_for_a_clock_that_was_set_back() -> None:
 
 
 async def test_a_topic_in_quarantine_does_not_wait_for_a_clock_that_was_set_back() -> None:
-    world = World(settings=PipelineSettings(backoff_ms=100, max_backoff_ms=300))
+    world = MemoryWorld(settings=PipelineSettings(backoff_ms=100, max_backoff_ms=300))
     topic = await create(world, "a", {})
     await write(world, Producer(world, "one"), topic)
     worker, _ = world.pipeline()
@@ -77,7 +77,7 @@ async def test_a_topic_in_quarantine_does_not_wait_for_a_clock_that_was_set_back
 
 
 async def test_what_waits_is_moved_when_there_is_too_much_of_it() -> None:
-    world = World(settings=PipelineSettings(max_tail_bytes=3_000))
+    world = MemoryWorld(settings=PipelineSettings(max_tail_bytes=3_000))
     topic = await create(world, "slow", {INTERVAL: "600000"})
     fuse = Fuse()
     worker, _ = world.pipeline(fuse)
@@ -94,7 +94,7 @@ async def test_what_waits_is_moved_when_there_is_too_much_of_it() -> None:
 
 
 async def test_a_worker_that_starts_or_runs_once_lets_nobody_wait() -> None:
-    world = World()
+    world = MemoryWorld()
     topic = await create(world, "slow", {INTERVAL: "600000"})
     producer = Producer(world, "one")
     await write(world, producer, topic)
@@ -108,7 +108,7 @@ async def test_a_worker_that_starts_or_runs_once_lets_nobody_wait() -> None:
 
 
 async def test_looks_are_as_close_as_the_most_impatient_topic_asks() -> None:
-    world = World(settings=PipelineSettings(interval_ms=5_000))
+    world = MemoryWorld(settings=PipelineSettings(interval_ms=5_000))
     worker, _ = world.pipeline()
     await create(world, "slow", {INTERVAL: "60000"})
     assert (await worker.tick()).pace_ms == 5_000
@@ -128,7 +128,7 @@ async def test_looks_are_as_close_as_the_most_impatient_topic_asks() -> None:
 
 
 async def test_more_than_a_tick_takes_goes_on_at_once() -> None:
-    world = World(settings=PipelineSettings(max_tick_bytes=150))
+    world = MemoryWorld(settings=PipelineSettings(max_tick_bytes=150))
     topic = await create(world, "slow", {INTERVAL: "600000"})
     producer = Producer(world, "one")
     for _ in range(4):
@@ -142,7 +142,7 @@ async def test_more_than_a_tick_takes_goes_on_at_once() -> None:
 
 
 async def test_a_topic_without_table_is_not_taken_for_one_that_is_caught_up() -> None:
-    world = World(settings=PipelineSettings(backoff_ms=0))
+    world = MemoryWorld(settings=PipelineSettings(backoff_ms=0))
     topic = await create(world, "slow", {INTERVAL: "600000"})
     await write(world, Producer(world, "one"), topic)
     worker, _ = world.pipeline()

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.fresh import FRESH, Slow, delete_one_row, house, make_door, run
-from support.frontier import Crash, Fuse
+from support.worlds.fresh import FRESH, Slow, delete_one_row, fresh_world, make_door, run
+from support.worlds.memory import Crash, Fuse
 
 from lakestream.errors import Conflict
 from lakestream.frontier.moving.fresh import Freshness
@@ -22,7 +22,7 @@ from lakestream.table.schema import UNPARTITIONED
 
 def test_what_was_acked_is_in_one_file_of_all_partitions() -> None:
     async def scenario() -> None:
-        found = await house()
+        found = await fresh_world()
         await found.ack(0, 1, 2)
         await found.ack(2)
         assert await found.load() == (Freshness.FRESH, 4)
@@ -35,7 +35,7 @@ def test_what_was_acked_is_in_one_file_of_all_partitions() -> None:
 
 def test_a_cut_is_used_again_for_half_the_time_that_a_table_may_be_old() -> None:
     async def scenario() -> None:
-        found = await house()
+        found = await fresh_world()
         await found.ack()
         await found.load()
         await found.ack()
@@ -50,7 +50,7 @@ def test_a_cut_is_used_again_for_half_the_time_that_a_table_may_be_old() -> None
 
 def test_a_table_that_is_up_to_date_is_not_committed() -> None:
     async def scenario() -> None:
-        found = await house(0)
+        found = await fresh_world(0)
         await found.ack()
         await found.load()
         pointer = await found.world.catalog_on(found.world.store).pointer(found.topic.topic_id)
@@ -63,7 +63,7 @@ def test_a_table_that_is_up_to_date_is_not_committed() -> None:
 
 def test_a_topic_may_do_without() -> None:
     async def scenario() -> None:
-        found = await house(-1)
+        found = await fresh_world(-1)
         await found.world.pipeline()[0].tick()
         await found.ack()
         assert await found.load() == (Freshness.OFF, 0)
@@ -75,7 +75,7 @@ def test_a_topic_may_do_without() -> None:
 
 def test_loads_share_one_commit_and_those_that_come_too_late_for_it_the_next() -> None:
     async def scenario() -> None:
-        found = await house(0)
+        found = await fresh_world(0)
         found.runner.seconds = 0.1
         await found.ack()
         first = [asyncio.ensure_future(found.load()) for _ in range(5)]
@@ -104,7 +104,7 @@ def test_an_engine_gets_what_was_acked_half_the_time_before_it_asked(
 
     async def scenario() -> None:
         random = Random(seed)
-        found = await house(freshness_ms)
+        found = await fresh_world(freshness_ms)
         await found.door.make_missing()
         found.runner.seconds = commit_s
 
@@ -132,7 +132,7 @@ def test_an_engine_gets_what_was_acked_half_the_time_before_it_asked(
 
 def test_a_load_never_fails_because_freshness_did() -> None:
     async def scenario() -> None:
-        found = await house(0)
+        found = await fresh_world(0)
         await found.ack()
         await found.load()
         await found.ack()
@@ -152,7 +152,7 @@ def test_a_load_never_fails_because_freshness_did() -> None:
 
 def test_a_load_waits_no_longer_than_it_may() -> None:
     async def scenario() -> None:
-        found = await house()
+        found = await fresh_world()
         await found.world.pipeline()[0].tick()
         await found.ack()
         found.runner.seconds = 3.0
@@ -169,7 +169,7 @@ def test_a_load_waits_no_longer_than_it_may() -> None:
 
 def test_what_is_too_much_for_a_load_is_left_to_the_pipeline() -> None:
     async def scenario() -> None:
-        found = await house(0, msgspec.structs.replace(FRESH, max_bytes=300))
+        found = await fresh_world(0, msgspec.structs.replace(FRESH, max_bytes=300))
         for _ in range(9):
             await found.ack(0, 1)
         told, rows = await found.load()
@@ -184,7 +184,7 @@ def test_what_is_too_much_for_a_load_is_left_to_the_pipeline() -> None:
 
 def test_a_table_is_made_for_an_engine_that_comes_before_the_pipeline() -> None:
     async def scenario() -> None:
-        found = await house()
+        found = await fresh_world()
         await found.door.make_missing()
         assert await found.load() == (Freshness.FRESH, 0)
         await found.ack()
@@ -196,7 +196,7 @@ def test_a_table_is_made_for_an_engine_that_comes_before_the_pipeline() -> None:
 
 def test_a_cut_under_way_can_be_cut_off() -> None:
     async def scenario() -> None:
-        found = await house(0)
+        found = await fresh_world(0)
         found.runner.seconds = 1.0
         await found.ack()
         waiting = asyncio.ensure_future(found.load())
@@ -216,7 +216,7 @@ def steps_of_a_load() -> int:
     fuse = Fuse()
 
     async def scenario() -> None:
-        found = await house()
+        found = await fresh_world()
         await found.ack(0, 1)
         assert await make_door(found.world, None, FRESH, fuse).freshen(found.topic.topic_id) is Freshness.FRESH
         await asyncio.sleep(1)
@@ -228,7 +228,7 @@ def steps_of_a_load() -> int:
 @pytest.mark.parametrize("at", range(1, steps_of_a_load() + 1))
 def test_a_crash_at_any_step_is_finished_by_anybody(at: int) -> None:
     async def scenario() -> None:
-        found = await house()
+        found = await fresh_world()
         await found.ack(0, 1)
         fuse = Fuse(at)
         crashing = make_door(found.world, None, FRESH, fuse)
@@ -254,7 +254,7 @@ def test_engines_that_poll_do_not_starve_the_pipeline(seed: int, freshness_ms: i
 
     async def scenario() -> None:
         random = Random(seed)
-        found = await house(freshness_ms)
+        found = await fresh_world(freshness_ms)
         await found.door.make_missing()
         world, until_s = found.world, asyncio.get_running_loop().time() + 4
         found.runner.seconds = 0.02

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.frontier import SETTINGS, Producer, World
+from support.worlds.memory import SETTINGS, MemoryWorld, Producer
 
 from lakestream.errors import Conflict, Unexpected
 from lakestream.frontier.collecting.orphans import Orphans
@@ -22,9 +22,9 @@ from lakestream.table.view import View
 _FAULT = "an engine wrote what no library foresaw"
 
 
-async def _world() -> tuple[World, Worker, Topic, Topic]:
+async def _world() -> tuple[MemoryWorld, Worker, Topic, Topic]:
     """Two topics with something to move; tables cannot be loaded for the first."""
-    world = World(settings=msgspec.structs.replace(SETTINGS, min_merge_files=2))
+    world = MemoryWorld(settings=msgspec.structs.replace(SETTINGS, min_merge_files=2))
     bad, good = await world.create("bad", 1), await world.create("good", 1)
     worker, _ = world.pipeline()
     await _append(world, bad, good)
@@ -36,7 +36,7 @@ async def _world() -> tuple[World, Worker, Topic, Topic]:
     return world, worker, bad, good
 
 
-async def _append(world: World, *topics: Topic) -> None:
+async def _append(world: MemoryWorld, *topics: Topic) -> None:
     producer = Producer(world, f"p{world.runtime.new_id()}")
     for topic in topics:
         await producer.append({topic.each_partition()[0]: [b"1", b"2"]})
@@ -67,7 +67,7 @@ async def test_a_tick_moves_the_other_topics(caplog: pytest.LogCaptureFixture) -
 
 
 async def test_a_plan_that_fails_concerns_its_topic(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
+    world = MemoryWorld()
     topics = [await world.create(name, 1) for name in ("bad", "good")]
     await _append(world, *topics)
     worker, _ = world.pipeline()

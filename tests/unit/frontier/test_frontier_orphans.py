@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 from pyiceberg.table.update import SetPropertiesUpdate
-from support.frontier import SETTINGS, Crash, Fuse, Producer, World
-from support.worlds import CATALOGS, Open, over, run
+from support.worlds.catalogs import CATALOGS, Open, over, run
+from support.worlds.memory import SETTINGS, Crash, Fuse, MemoryWorld, Producer
 
 from lakestream import objects
 from lakestream.catalog.embedded.tables import PyIcebergTables
@@ -28,7 +28,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     return over(request.param, tmp_path)
 
 
-async def filled(world: World, name: str = "orders") -> Topic:
+async def filled(world: MemoryWorld, name: str = "orders") -> Topic:
     """Partition 0 has three records in the table, partition 1 one."""
     topic = await world.create(name, 3)
     zero, one, _ = topic.each_partition()
@@ -37,33 +37,33 @@ async def filled(world: World, name: str = "orders") -> Topic:
     return topic
 
 
-async def put(world: World, topic: Topic, partition: int, start: int, file_id: UUID = FILE_ID) -> str:
+async def put(world: MemoryWorld, topic: Topic, partition: int, start: int, file_id: UUID = FILE_ID) -> str:
     return await put_named(world, topic, data_key(partition, start, file_id))
 
 
-async def put_named(world: World, topic: Topic, key: str) -> str:
+async def put_named(world: MemoryWorld, topic: Topic, key: str) -> str:
     view = await world.catalog_on(world.store).load(topic.topic_id)
     key = f"{view.location}/{key}".removeprefix(world.objects.url + "/")
     await world.objects.put(key, [b"orphan"])
     return key
 
 
-async def keys(world: World) -> set[str]:
+async def keys(world: MemoryWorld) -> set[str]:
     return {info.key async for info in world.objects.list("tables/") if "/_iceberg/" not in info.key}
 
 
-def orphans(world: World, fuse: Fuse | None = None) -> Orphans:
+def orphans(world: MemoryWorld, fuse: Fuse | None = None) -> Orphans:
     lake = world.pipeline(fuse)[0]._lake
     return Orphans(lake, Topics(lake.store, world.runtime))
 
 
-async def tidy(world: World) -> Tidied:
+async def tidy(world: MemoryWorld) -> Tidied:
     world.clock.ms += SETTINGS.grace_ms + 10_000
     return await orphans(world).collect()
 
 
 async def test_what_lies_below_the_frontier_and_is_not_named_goes(opened: Open) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(world: MemoryWorld) -> None:
         topic = await filled(world)
         live = await keys(world)
         assert live
@@ -86,7 +86,7 @@ async def test_what_lies_below_the_frontier_and_is_not_named_goes(opened: Open) 
 
 
 async def test_names_of_others_are_never_judged(opened: Open) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(world: MemoryWorld) -> None:
         topic = await filled(world)
         ours = f"{0:05d}-{0:020d}-{FILE_ID}"
         for name in (
@@ -108,7 +108,7 @@ async def test_names_of_others_are_never_judged(opened: Open) -> None:
 
 
 async def test_the_young_stay_until_they_are_old(opened: Open) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(world: MemoryWorld) -> None:
         topic = await filled(world)
         key = await put(world, topic, 0, 0)
         if world.catalog is None:
@@ -125,7 +125,7 @@ async def test_a_retained_snapshot_keeps_what_it_names(tmp_path: Path) -> None:
     store, bucket = MemoryStore(system()), objects.open(f"file://{tmp_path}/bucket")
     catalog = PyIcebergTables(store, bucket.url, system())
     try:
-        world = World(store=store, objects=bucket, catalog=catalog)
+        world = MemoryWorld(store=store, objects=bucket, catalog=catalog)
         world.clock.ms = system().clock.now_ms()
         topic = await filled(world)
         live = await keys(world)
@@ -149,7 +149,7 @@ async def test_a_retained_snapshot_keeps_what_it_names(tmp_path: Path) -> None:
 async def test_a_folder_that_is_a_link_is_not_looked_into(tmp_path: Path) -> None:
     """It may lead to the files of another table, which this one does not name."""
 
-    async def scenario(world: World) -> None:
+    async def scenario(world: MemoryWorld) -> None:
         await filled(world, "orders")
         # Farther than the other, whose files would all be below its frontier.
         copy = await filled(world, "copy")
@@ -167,7 +167,7 @@ async def test_a_folder_that_is_a_link_is_not_looked_into(tmp_path: Path) -> Non
 
 
 async def test_a_crashed_workers_files_go_in_the_end(opened: Open) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(world: MemoryWorld) -> None:
         topic = await filled(world)
         await Producer(world, "two").append({topic.each_partition()[0]: [b"d"], topic.each_partition()[2]: [b"z"]})
         live = await keys(world)
@@ -192,7 +192,7 @@ async def test_a_crashed_workers_files_go_in_the_end(opened: Open) -> None:
 
 
 async def test_a_zombie_whose_files_were_collected_loses_its_commit(opened: Open) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(world: MemoryWorld) -> None:
         topic = await filled(world)
         await Producer(world, "two").append({topic.each_partition()[0]: [b"d"], topic.each_partition()[1]: [b"y"]})
         before = await keys(world)
@@ -219,7 +219,7 @@ async def test_a_commit_between_the_steps_of_a_pass_keeps_its_files() -> None:
     """At every step of the pass a worker wakes up that was asleep with its files written."""
 
     async def scenario(at: int) -> Fuse:
-        world = World()
+        world = MemoryWorld()
         topic = await filled(world)
         await Producer(world, "two").append({topic.each_partition()[0]: [b"d"]})
         asleep, wake = asyncio.Event(), asyncio.Event()
@@ -253,7 +253,7 @@ async def test_a_commit_between_the_steps_of_a_pass_keeps_its_files() -> None:
 
 
 async def test_a_pass_is_bounded_and_all_tables_get_their_turn() -> None:
-    world = World()
+    world = MemoryWorld()
     for name in ("a", "b", "c"):
         topic = await filled(world, name)
         for number in range(5):
@@ -272,7 +272,7 @@ async def test_a_pass_is_bounded_and_all_tables_get_their_turn() -> None:
 
 
 async def test_a_table_that_cannot_be_read_does_not_hold_up_the_next() -> None:
-    world = World()
+    world = MemoryWorld()
     for name in ("a", "b"):
         await put(world, await filled(world, name), 0, 0)
     await world.create("none-yet", 1)

@@ -8,8 +8,8 @@ from uuid import UUID
 import msgspec
 import pyarrow.parquet as pq
 import pytest
-from support.frontier import SETTINGS, Producer, World
-from support.worlds import CATALOGS, Open, over, run
+from support.worlds.catalogs import CATALOGS, Open, over, run
+from support.worlds.memory import SETTINGS, MemoryWorld, Producer
 
 from lakestream.frontier.collecting.orphans import Orphans
 from lakestream.frontier.lake import Lake
@@ -98,7 +98,7 @@ class Slow:
         return moved
 
 
-async def slow_pipeline(world: World, topic: Topic, max_tick_bytes: int = 1 << 20) -> Slow:
+async def slow_pipeline(world: MemoryWorld, topic: Topic, max_tick_bytes: int = 1 << 20) -> Slow:
     lake = replace(world.pipeline()[0]._lake, settings=msgspec.structs.replace(SETTINGS, max_tick_bytes=max_tick_bytes))
     heads = {}
     for partition in topic.each_partition():
@@ -110,7 +110,7 @@ async def slow_pipeline(world: World, topic: Topic, max_tick_bytes: int = 1 << 2
     return Slow(lake, tail, planned, await lake.runner.run(planned.tiles))
 
 
-async def begun(world: World) -> tuple[Topic, Slow, View]:
+async def begun(world: MemoryWorld) -> tuple[Topic, Slow, View]:
     """Twelve records in two partitions; a pipeline about to commit them all; another has committed some of each."""
     topic = await world.create("orders", 3)
     await world.pipeline()[0].tick()
@@ -125,7 +125,7 @@ async def begun(world: World) -> tuple[Topic, Slow, View]:
 
 
 async def test_the_pipelines_files_take_the_place_of_the_first_part(opened: Open) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(world: MemoryWorld) -> None:
         topic, pipeline, between = await begun(world)
         moved = await pipeline.commit()
         assert (moved.superseded, moved.replaced, moved.record_count) == (False, len(between.files), 9)
@@ -139,7 +139,7 @@ async def test_the_pipelines_files_take_the_place_of_the_first_part(opened: Open
 
 
 async def test_files_that_may_still_take_a_place_are_no_orphans(opened: Open) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(world: MemoryWorld) -> None:
         _, pipeline, _ = await begun(world)
         world.clock.ms += SETTINGS.grace_ms + 10_000
         tidied = await Orphans(pipeline.lake, Topics(world.store, world.runtime)).collect()
@@ -151,7 +151,7 @@ async def test_files_that_may_still_take_a_place_are_no_orphans(opened: Open) ->
 
 
 async def test_files_that_can_not_are(opened: Open) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(world: MemoryWorld) -> None:
         _, pipeline, _ = await begun(world)
         await world.drain()
         live = await world.rows()
@@ -169,7 +169,7 @@ async def test_files_that_can_not_are(opened: Open) -> None:
 async def test_an_engine_that_changed_the_first_part_is_not_overruled(opened: Open, deleted: bool) -> None:
     """It rewrites a file with one row less, or with the same number of rows that say something else."""
 
-    async def scenario(world: World) -> None:
+    async def scenario(world: MemoryWorld) -> None:
         topic, pipeline, between = await begun(world)
         catalog = world.catalog_on(world.store)
         taken = between.files[0]
@@ -186,7 +186,7 @@ async def test_an_engine_that_changed_the_first_part_is_not_overruled(opened: Op
     await run(opened, scenario)
 
 
-async def rewrite_elsewhere(world: World, taken: DataFile, drop: int) -> WrittenFile:
+async def rewrite_elsewhere(world: MemoryWorld, taken: DataFile, drop: int) -> WrittenFile:
     """As an engine does it: another name, all rows or all but the last ones."""
     prefix = world.objects.url + "/"
     data = await world.objects.get(taken.path.removeprefix(prefix))

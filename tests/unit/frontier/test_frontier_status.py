@@ -1,6 +1,6 @@
 """What the pipeline tells of itself, and how far tables are said to be behind."""
 
-from support.frontier import Producer, World
+from support.worlds.memory import MemoryWorld, Producer
 
 from lakestream.frontier.lag import TopicLag, read_lag
 from lakestream.frontier.lag_gauges import as_gauges
@@ -15,7 +15,7 @@ from lakestream.metadata.topics.list import Topics
 STALE_MS = 1_000
 
 
-async def poisoned(world: World) -> tuple[str, bytearray]:
+async def poisoned(world: MemoryWorld) -> tuple[str, bytearray]:
     """Five topics with three records each; the WAL object of topic 2 is damaged: its key, and what it should be."""
     producer = Producer(world, "one")
     for number in range(5):
@@ -29,17 +29,17 @@ async def poisoned(world: World) -> tuple[str, bytearray]:
     return key, data
 
 
-async def tick(world: World, worker: Worker, board: StatusBoard) -> None:
+async def tick(world: MemoryWorld, worker: Worker, board: StatusBoard) -> None:
     await board.post(await worker.tick(), worker.failing_ids, world.clock.ms)
 
 
-async def lag(world: World) -> dict[str, TopicLag]:
+async def lag(world: MemoryWorld) -> dict[str, TopicLag]:
     found = await read_lag(world.store, Topics(world.store, world.runtime), world.clock.ms)
     return {each.topic: each for each in found}
 
 
 async def test_one_poisoned_topic_of_five_is_told_of_and_the_others_go_on() -> None:
-    world = World(settings=PipelineSettings(backoff_ms=100))
+    world = MemoryWorld(settings=PipelineSettings(backoff_ms=100))
     key, whole = await poisoned(world)
     before = await lag(world)
     assert [(each.records, each.committed_ms, each.error) for each in before.values()] == [(3, None, "")] * 5
@@ -66,7 +66,7 @@ async def test_one_poisoned_topic_of_five_is_told_of_and_the_others_go_on() -> N
 
 
 async def test_an_idle_tick_writes_nothing() -> None:
-    world = World(settings=PipelineSettings(backoff_ms=100_000))
+    world = MemoryWorld(settings=PipelineSettings(backoff_ms=100_000))
     await poisoned(world)
     worker, _ = world.pipeline()
     board = StatusBoard(world.store, "w", stale_after_ms=STALE_MS)
@@ -78,7 +78,7 @@ async def test_an_idle_tick_writes_nothing() -> None:
 
 
 async def test_an_error_that_nobody_meets_any_more_is_taken_down() -> None:
-    world = World(settings=PipelineSettings(backoff_ms=100))
+    world = MemoryWorld(settings=PipelineSettings(backoff_ms=100))
     key, whole = await poisoned(world)
     dead, _ = world.pipeline()
     await tick(world, dead, StatusBoard(world.store, "dead", stale_after_ms=STALE_MS))
@@ -93,7 +93,7 @@ async def test_an_error_that_nobody_meets_any_more_is_taken_down() -> None:
 
 
 async def test_rows_of_deleted_topics_go() -> None:
-    world = World()
+    world = MemoryWorld()
     topics = Topics(world.store, world.runtime)
     gone, kept = await world.create("gone", 1), await world.create("kept", 1)
     producer = Producer(world, "one")
@@ -107,7 +107,7 @@ async def test_rows_of_deleted_topics_go() -> None:
 
 
 async def test_the_age_of_what_waits_is_that_of_its_oldest_record() -> None:
-    world = World()
+    world = MemoryWorld()
     topic = await world.create("t", 2)
     producer = Producer(world, "one")
     assert (await lag(world))["t"].oldest_ms == 0
@@ -119,7 +119,7 @@ async def test_the_age_of_what_waits_is_that_of_its_oldest_record() -> None:
 
 
 async def test_a_damaged_head_is_told_of() -> None:
-    world = World()
+    world = MemoryWorld()
     topic = await world.create("t", 1)
     await world.create("u", 1)
     address = head_address(topic.each_partition()[0])

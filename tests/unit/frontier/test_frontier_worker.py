@@ -8,7 +8,7 @@ from uuid import UUID
 
 import msgspec
 import pytest
-from support.frontier import SETTINGS, Crash, Fuse, Producer, World
+from support.worlds.memory import SETTINGS, Crash, Fuse, MemoryWorld, Producer
 
 from lakestream.errors import Conflict, StorageError, Unavailable, UnknownStream
 from lakestream.frontier.moving.advance import ensure_table
@@ -24,8 +24,8 @@ from lakestream.model import StreamPartition
 from lakestream.table.view import View
 
 
-async def world_with(*names: str, records: int = 3, partitions: int = 1) -> tuple[World, list[Topic]]:
-    world = World()
+async def world_with(*names: str, records: int = 3, partitions: int = 1) -> tuple[MemoryWorld, list[Topic]]:
+    world = MemoryWorld()
     topics = [await world.create(name, partitions) for name in names]
     producer = Producer(world, "one")
     for topic in topics:
@@ -53,7 +53,7 @@ async def test_an_idle_tick_only_looks() -> None:
 
 
 async def test_a_topic_without_records_is_a_table_too() -> None:
-    world = World()
+    world = MemoryWorld()
     topic = await world.create("empty", 2)
     worker, _ = world.pipeline()
     await worker.tick()
@@ -137,7 +137,7 @@ async def test_a_leased_topic_is_left_alone_until_it_is_released() -> None:
 
 
 async def test_a_big_tail_takes_several_ticks_and_says_so() -> None:
-    world = World()
+    world = MemoryWorld()
     topic = await world.create("a", 2)
     producer = Producer(world, "one")
     for number in range(6):

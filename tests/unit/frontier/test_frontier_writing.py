@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pyarrow.parquet as pq
 import pytest
-from support.batches import batch
-from support.frontier import Hands
+from support.clients.batches import batch
+from support.worlds.memory import Hands
 
 from lakestream.errors import CorruptObject, ObjectMissing, RequestError
 from lakestream.frontier.moving import writing

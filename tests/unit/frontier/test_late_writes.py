@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 from simulator.loop import SimulatedLoop
-from support.simulated_tables import SimulatedTables
-from support.streams import Cluster, seeded
+from support.tables.simulated import SimulatedTables
+from support.worlds.brokers import BrokerWorld, seeded
 
 from lakestream.coordination.groups import GroupError
 from lakestream.coordination.groups.coordinator import GroupCoordinator
@@ -233,7 +233,7 @@ def test_a_half_deleted_topic_is_cleared_away_by_a_broker_that_lives() -> None:
     """Not only by one that starts."""
 
     async def main() -> None:
-        cluster = Cluster()
+        cluster = BrokerWorld()
         async with cluster.brokers(1) as [streams]:
             topic = await streams.create_topic("orders", 2, {})
             await cluster.tables.create(topic.topic_id, "orders", 2)
@@ -253,7 +253,7 @@ def test_a_timer_that_fires_a_rounding_error_early_is_not_set_for_the_same_momen
     set for."""
 
     async def main() -> None:
-        async with Cluster().brokers(1) as [streams]:
+        async with BrokerWorld().brokers(1) as [streams]:
             coordinator = GroupCoordinator(
                 streams, GroupSettings(min_session_timeout_ms=1, initial_rebalance_delay_ms=0)
             )

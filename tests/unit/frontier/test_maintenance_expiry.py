@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.table.update import SetPropertiesUpdate, SetSnapshotRefUpdate
-from support.stream_table import StreamTable, run_with_table
-from support.tables import ORDERS
+from support.tables.files import ORDERS
+from support.tables.stream_table import StreamTable, run_with_table
 
 from lakestream.catalog.manifests.expiry import plan_expiry
 from lakestream.catalog.staging import Change

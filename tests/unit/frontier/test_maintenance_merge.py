@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.frontier import SETTINGS, Crash, Fuse, Producer, World
-from support.records import parse
+from support.clients.records import parse
+from support.worlds.memory import SETTINGS, Crash, Fuse, MemoryWorld, Producer
 
 from lakestream.frontier.collecting.orphans import Orphans
 from lakestream.frontier.lake import Lake
@@ -30,25 +30,25 @@ from lakestream.table.view import View
 FEW = msgspec.structs.replace(SETTINGS, min_merge_files=2)
 
 
-def _world() -> World:
-    return World(settings=FEW)
+def _world() -> MemoryWorld:
+    return MemoryWorld(settings=FEW)
 
 
-def _lake(world: World, fuse: Fuse | None = None) -> Lake:
+def _lake(world: MemoryWorld, fuse: Fuse | None = None) -> Lake:
     worker, _ = world.pipeline(fuse)
     return worker._lake
 
 
-def _maintenance(world: World, fuse: Fuse | None = None) -> Maintenance:
+def _maintenance(world: MemoryWorld, fuse: Fuse | None = None) -> Maintenance:
     lake = _lake(world, fuse)
     return Maintenance(lake, Topics(lake.store, lake.runtime), name="m", respect_leases=False)
 
 
-async def _view(world: World, topic: Topic) -> View:
+async def _view(world: MemoryWorld, topic: Topic) -> View:
     return await world.catalog_on(world.store).load(topic.topic_id)
 
 
-async def _fill(world: World, topic: Topic, rounds: int, seed: int = 1) -> None:
+async def _fill(world: MemoryWorld, topic: Topic, rounds: int, seed: int = 1) -> None:
     """So many commits of a few records each, to some partitions."""
     dice = random.Random(seed)
     producer = Producer(world, f"p{seed}")
@@ -125,7 +125,7 @@ async def test_too_much_at_once_is_merged_in_parts() -> None:
     await world.check_whole()
 
 
-async def _delete_rows(world: World, topic: Topic, dice: random.Random) -> None:
+async def _delete_rows(world: MemoryWorld, topic: Topic, dice: random.Random) -> None:
     """An owner's DELETE, by copying: a file goes and comes back with one row less."""
     view = await _view(world, topic)
     if not view.files:
@@ -138,7 +138,7 @@ async def _delete_rows(world: World, topic: Topic, dice: random.Random) -> None:
     world.acked = [row for row in world.acked if row not in gone]
 
 
-async def _holds(world: World, file: DataFile, partition: int, offset: int) -> bool:
+async def _holds(world: MemoryWorld, file: DataFile, partition: int, offset: int) -> bool:
     data = await world.objects.get(file.path.removeprefix(world.objects.url + "/"))
     rows = pq.ParquetFile(io.BytesIO(data)).read(["_stream_partition", "_offset"]).to_pylist()
     return {"_stream_partition": partition, "_offset": offset} in rows
@@ -192,7 +192,7 @@ async def _collect(orphans: Orphans) -> None:
         await orphans.collect()
 
 
-def _shuffled(fuse: Fuse, dice: random.Random, world: World) -> object:
+def _shuffled(fuse: Fuse, dice: random.Random, world: MemoryWorld) -> object:
     """Steps that take their time: files grow old between them."""
     step = Fuse.step
 
@@ -294,7 +294,7 @@ async def test_a_merger_that_dies_anywhere_leaves_the_table_whole(at: int) -> No
 
 
 async def test_tables_that_have_moved_do_not_wait_for_their_turn() -> None:
-    world = World(settings=PipelineSettings(max_maintain_tables=2))
+    world = MemoryWorld(settings=PipelineSettings(max_maintain_tables=2))
     created = [await world.create(f"t{number:02d}", 1) for number in range(20)]
     looked_at: list[str] = []
 

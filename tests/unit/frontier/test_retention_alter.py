@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from support.batches import batch
-from support.door import Client, span, with_door
-from support.fake_streams import FakeStreams
-from support.streams import seeded
+from support.clients.batches import batch
+from support.clients.wire import Client, span, with_door
+from support.fakes.streams import FakeStreams
+from support.worlds.brokers import seeded
 
 from lakestream.errors import InvalidSetting, UnknownStream
 from lakestream.metadata.stores.memory import MemoryStore

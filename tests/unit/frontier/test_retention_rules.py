@@ -6,9 +6,9 @@ from functools import partial
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import frontier as lakes
-from support.batches import batch
-from support.frontier import Producer, World
+from support.clients.batches import batch
+from support.worlds import memory as lakes
+from support.worlds.memory import MemoryWorld, Producer
 
 from lakestream.frontier.upkeep.maintenance import Maintenance, Step
 from lakestream.frontier.upkeep.retention import beyond_size, droppable, older_than
@@ -61,7 +61,7 @@ class Shop:
     """A lake with one topic whose records are written at chosen times."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.world = World()
+        self.world = MemoryWorld()
         self.begin_ms = self.world.clock.ms
         self.producer = Producer(self.world, "p")
         self._monkeypatch = monkeypatch

@@ -1,9 +1,9 @@
 """The log start: moved by DeleteRecords and retention, followed by every broker."""
 
 import pytest
-from support.batches import batch
-from support.records import parse
-from support.streams import Cluster
+from support.clients.batches import batch
+from support.clients.records import parse
+from support.worlds.brokers import BrokerWorld
 
 from lakestream.errors import OffsetOutOfRange, UnknownStream
 from lakestream.metadata.log.partition import advance_frontier, advance_log_start, read_head
@@ -20,7 +20,7 @@ async def _fetch(streams: StreamEngine, partition: StreamPartition, offset: int)
 
 
 async def test_deleted_records_are_served_by_no_broker_though_they_are_in_the_tail() -> None:
-    cluster = Cluster()
+    cluster = BrokerWorld()
     async with cluster.brokers(2) as (here, there):
         topic = await here.create_topic("t", 1, {})
         [partition] = topic.each_partition()
@@ -48,7 +48,7 @@ async def test_deleted_records_are_served_by_no_broker_though_they_are_in_the_ta
 
 
 async def test_a_broker_that_reads_on_below_the_end_learns_of_a_new_log_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Cluster()
+    cluster = BrokerWorld()
     async with cluster.brokers(1) as [broker]:
         [partition] = (await broker.create_topic("t", 1, {})).each_partition()
         for number in range(4):
@@ -62,7 +62,7 @@ async def test_a_broker_that_reads_on_below_the_end_learns_of_a_new_log_start(mo
 
 async def test_nobody_is_led_over_rows_that_retention_took_out_of_the_table() -> None:
     """A head that is fresh enough may be older than the view, and lack the log start that passed them first."""
-    cluster = Cluster(settings=StreamSettings(flush_interval_ms=4, view_check_ms=0))
+    cluster = BrokerWorld(settings=StreamSettings(flush_interval_ms=4, view_check_ms=0))
     async with cluster.brokers(1) as [broker]:
         topic = await broker.create_topic("t", 1, {})
         [partition] = topic.each_partition()
@@ -79,12 +79,12 @@ async def test_nobody_is_led_over_rows_that_retention_took_out_of_the_table() ->
 
 async def test_retention_stops_at_the_frontier_and_goes_on_with_it() -> None:
 
-    async def _head(cluster: Cluster, partition: StreamPartition) -> object:
+    async def _head(cluster: BrokerWorld, partition: StreamPartition) -> object:
         present = await read_head(cluster.store, partition)
         assert present is not None
         return present.head
 
-    cluster = Cluster()
+    cluster = BrokerWorld()
     async with cluster.brokers(1) as [broker]:
         [partition] = (await broker.create_topic("t", 1, {})).each_partition()
         await broker.append(partition, batch(*[b"x"] * 6))

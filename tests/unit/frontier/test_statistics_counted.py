@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import frontier as lakes
-from support.batches import keyed
-from support.frontier import SETTINGS, Crash, Fuse, Producer, World
+from support.clients.batches import keyed
+from support.worlds import memory as lakes
+from support.worlds.memory import SETTINGS, Crash, Fuse, MemoryWorld, Producer
 
 from lakestream.frontier.upkeep.maintenance import Maintenance, Step
 from lakestream.frontier.upkeep.statistics import MAX_FILE_BYTES, known_sketch
@@ -30,7 +30,7 @@ class Shop:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(lakes, "batch", lambda *keys: keyed(*((key, b"v") for key in keys)))
-        self.world = World(settings=msgspec.structs.replace(SETTINGS, min_merge_files=50))
+        self.world = MemoryWorld(settings=msgspec.structs.replace(SETTINGS, min_merge_files=50))
         self.producer = Producer(self.world, "p")
 
     async def create(self, partitions: int = 2, **configs: str) -> Topic:

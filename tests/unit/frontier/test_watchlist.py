@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from support.frontier import Producer, World
+from support.worlds.memory import MemoryWorld, Producer
 
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.local import LocalTiles
@@ -107,7 +107,7 @@ async def test_everything_is_looked_at_when_the_feed_may_have_missed_something()
     assert (len(look.topics), look.touched) == (100, None)
 
 
-def worker_of(world: World, store: Any) -> Worker:
+def worker_of(world: MemoryWorld, store: Any) -> Worker:
     catalog = world.catalog_on(store)
     lake = Lake(store, catalog, world.objects, LocalTiles(world.objects, world.runtime), world.runtime, world.settings)
     return Worker(lake, Topics(store, world.runtime), name="w", feed=Feed(store, Brokers(store).sessions))
@@ -135,7 +135,7 @@ class Counted:
 
 async def test_an_idle_tick_with_many_topics_reads_a_few_rows() -> None:
     """And one record among all of them is in its table with the next tick."""
-    world = World(settings=PipelineSettings(interval_ms=5_000, lease_ms=1))
+    world = MemoryWorld(settings=PipelineSettings(interval_ms=5_000, lease_ms=1))
     created = [await world.create(f"t{number:04d}", 10) for number in range(1_000)]
     brokers = Brokers(world.store, ttl_ms=86_400_000)
     await brokers.register(Broker(1, "h", 1, None, "one"))
@@ -165,7 +165,7 @@ async def test_an_idle_tick_with_many_topics_reads_a_few_rows() -> None:
 
 
 async def test_a_topic_that_nobody_touched_is_found_by_the_sweep() -> None:
-    world = World(settings=PipelineSettings(interval_ms=5_000, lease_ms=1))
+    world = MemoryWorld(settings=PipelineSettings(interval_ms=5_000, lease_ms=1))
     created = [await world.create(f"t{number:02d}", 1) for number in range(20)]
     worker = worker_of(world, world.store)
     await worker.tick()
@@ -180,7 +180,7 @@ async def test_a_topic_that_nobody_touched_is_found_by_the_sweep() -> None:
 
 async def test_a_topic_that_wakes_up_waits_for_its_interval_as_before() -> None:
     """It was caught up at the tick before, whether that looked at it or not."""
-    world = World(settings=PipelineSettings(interval_ms=5_000, lease_ms=1))
+    world = MemoryWorld(settings=PipelineSettings(interval_ms=5_000, lease_ms=1))
     topic = await world.create("slow", 1, {"lakestream.table.commit.interval.ms": "60000"})
     brokers = Brokers(world.store, ttl_ms=86_400_000)
     await brokers.register(Broker(1, "h", 1, None, "one"))

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
-from support.door import Client, span, with_door
-from support.fake_streams import FakeStreams
+from support.clients.wire import Client, span, with_door
+from support.fakes.streams import FakeStreams
 
 from lakestream.kafka.settings import KafkaSettings
 from lakestream.metadata.brokers import Broker

@@ -4,10 +4,10 @@ import asyncio
 from typing import Any
 
 from kio.schema.errors import ErrorCode
-from support.batches import batch
-from support.door import SETTINGS, Client, door, span, until
-from support.fake_streams import FakeStreams
-from support.loops import run
+from support.clients.batches import batch
+from support.clients.wire import SETTINGS, Client, door, span, until
+from support.fakes.loops import run
+from support.fakes.streams import FakeStreams
 
 from lakestream.kafka.answering import LITTLE_BYTES, STUCK_S, Answers
 from lakestream.stream import MemoryBudget

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
-from support.batches import batch
-from support.door import compose, frame, span
+from support.clients.batches import batch
+from support.clients.wire import compose, frame, span
 
 from lakestream.kafka.apis.registry import APIS
 from lakestream.kafka.errors import MalformedRequest

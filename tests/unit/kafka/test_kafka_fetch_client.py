@@ -12,7 +12,7 @@ from kio.schema.fetch.v13 import response as kio_response
 from kio.schema.request_header.v2.header import RequestHeader
 from kio.schema.response_header.v1.header import ResponseHeader
 from kio.serial import entity_reader, entity_writer
-from support.batches import batch
+from support.clients.batches import batch
 
 from lakestream.errors import CorruptRecords
 from lakestream.kafka.wire.fetch_client import Aborted, answer, request

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
-from support.batches import batch
-from support.door import Client, door, frame, span, until
-from support.fake_streams import FakeStreams
-from support.loops import run
+from support.clients.batches import batch
+from support.clients.wire import Client, door, frame, span, until
+from support.fakes.loops import run
+from support.fakes.streams import FakeStreams
 
 from lakestream.coordination.settings import GroupSettings
 from lakestream.kafka.apis.registry import APIS

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from support.door import SETTINGS, Client, span, with_door
-from support.fake_streams import FakeStreams
-from support.loops import run
+from support.clients.wire import SETTINGS, Client, span, with_door
+from support.fakes.loops import run
+from support.fakes.streams import FakeStreams
 
 from lakestream.coordination.groups import GroupCoordinator, GroupError
 from lakestream.metadata.groups import CommittedOffset, committed_offsets, stored_groups

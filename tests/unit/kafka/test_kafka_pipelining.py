@@ -5,10 +5,10 @@ import struct
 from typing import Any
 
 from kio.schema.errors import ErrorCode
-from support.batches import batch
-from support.door import Client, door, frame, span, until, with_door
-from support.fake_streams import FakeStreams
-from support.loops import run
+from support.clients.batches import batch
+from support.clients.wire import Client, door, frame, span, until, with_door
+from support.fakes.loops import run
+from support.fakes.streams import FakeStreams
 
 from lakestream.kafka.server import KafkaServer
 from lakestream.kafka.settings import KafkaSettings

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
-from support.batches import batch
-from support.door import SETTINGS, Client, door, frame, span, until, with_door
-from support.fake_streams import FakeStreams
-from support.loops import run
+from support.clients.batches import batch
+from support.clients.wire import SETTINGS, Client, door, frame, span, until, with_door
+from support.fakes.loops import run
+from support.fakes.streams import FakeStreams
 
 from lakestream.kafka.receiving import LARGE_BYTES, SLOW_BYTES_PER_S, SMALL_BYTES, Arrival, Pools
 from lakestream.kafka.settings import KafkaSettings

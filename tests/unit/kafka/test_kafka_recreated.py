@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from support.batches import batch
-from support.door import SETTINGS, Client, server_of, span
-from support.loops import run
-from support.streams import Cluster
+from support.clients.batches import batch
+from support.clients.wire import SETTINGS, Client, server_of, span
+from support.fakes.loops import run
+from support.worlds.brokers import BrokerWorld
 
 from lakestream.errors import CorruptObject
 from lakestream.kafka.server import listen
@@ -37,7 +37,7 @@ async def _door(streams: StreamEngine) -> AsyncIterator[Door]:
 
 def _with_two_doors(test: Callable[[Door, Door], Awaitable[None]]) -> None:
     async def work() -> None:
-        async with Cluster().brokers(2) as brokers, AsyncExitStack() as stack:
+        async with BrokerWorld().brokers(2) as brokers, AsyncExitStack() as stack:
             doors = [await stack.enter_async_context(_door(streams)) for streams in brokers]
             await test(*doors)
 

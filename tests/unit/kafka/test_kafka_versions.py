@@ -5,11 +5,11 @@ import struct
 
 import pytest
 from kio.schema.errors import ErrorCode
-from support.apache_kafka import KAFKA_RANGES
-from support.door import Client, frame, with_door
-from support.fake_streams import FakeStreams
-from support.loops import run
-from support.plain_requests import TOPIC, plain_request
+from support.clients.apache_kafka import KAFKA_RANGES
+from support.clients.plain_requests import TOPIC, plain_request
+from support.clients.wire import Client, frame, with_door
+from support.fakes.loops import run
+from support.fakes.streams import FakeStreams
 
 from lakestream.kafka.apis.registry import APIS
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from support.batches import batch
-from support.door import Client, span, with_door
-from support.fake_streams import FakeStreams
+from support.clients.batches import batch
+from support.clients.wire import Client, span, with_door
+from support.fakes.streams import FakeStreams
 
 from lakestream.kafka.zones import zone_of
 from lakestream.metadata.brokers import Broker

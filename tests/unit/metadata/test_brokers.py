@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from support.coordinators import Clock
-from support.loops import run
+from support.fakes.loops import run
+from support.groups.coordinators import Clock
 
 from lakestream.errors import FencedError, RequestError
 from lakestream.metadata.brokers import HIGHEST_ID, Broker, Brokers

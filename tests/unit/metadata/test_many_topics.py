@@ -7,9 +7,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from support.door import Client, with_door
-from support.fake_streams import FakeStreams
-from support.streams import Cluster, seeded
+from support.clients.wire import Client, with_door
+from support.fakes.streams import FakeStreams
+from support.worlds.brokers import BrokerWorld, seeded
 
 from lakestream.errors import NamespaceNotEmpty, StreamExists
 from lakestream.kafka.wire import codec
@@ -61,7 +61,7 @@ async def make_tables(store: CountedStore, topic_ids: Sequence[UUID]) -> None:
 async def costs(count: int, *, tables: bool) -> tuple[float, float]:
     """Calls and rows read per topic, to create and delete so many at once."""
     store = CountedStore()
-    async with Cluster(store=store).brokers(1) as [streams]:
+    async with BrokerWorld(store=store).brokers(1) as [streams]:
         store.calls.clear()
         store.rows_read = 0
         topics = await asyncio.gather(*(streams.create_topic(f"t{number}", 1, {}) for number in range(count)))
@@ -83,7 +83,7 @@ async def test_a_topic_among_many_costs_what_one_costs(tables: bool) -> None:
 
 async def test_creating_beside_many_half_deleted_topics_reads_them_once() -> None:
     store = CountedStore()
-    async with Cluster(store=store).brokers(1) as [streams]:
+    async with BrokerWorld(store=store).brokers(1) as [streams]:
         old = await asyncio.gather(*(streams.create_topic(f"old{number}", 1, {}) for number in range(100)))
         await asyncio.gather(*(streams.topics.delete(topic.topic_id) for topic in old))
         store.rows_read = 0
@@ -100,7 +100,7 @@ async def test_two_brokers_that_create_and_delete_the_same_topics_leave_nothing_
         await streams.delete_topic(topic.topic_id)
 
     store = CountedStore()
-    async with Cluster(store=store).brokers(2) as (one, two):
+    async with BrokerWorld(store=store).brokers(2) as (one, two):
         await asyncio.gather(*(one_round(each, number) for number in range(100) for each in (one, two)))
         assert await one.topics.list() == []
         assert await one.topics.gone() == []

@@ -8,7 +8,7 @@ from uuid import UUID
 from zlib import crc32
 
 import pytest
-from support.batches import batch
+from support.clients.batches import batch
 
 from lakestream.errors import CorruptObject, LakestreamError
 from lakestream.metadata import codec

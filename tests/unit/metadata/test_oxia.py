@@ -8,9 +8,9 @@ from unittest.mock import patch
 import pytest
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
-from support.loops import run
-from support.oxia import FakeOxia, fake_oxia
-from support.stores import apply, contents, put, refuse
+from support.fakes.loops import run
+from support.fakes.stores import apply, contents, put, refuse
+from support.servers.oxia import FakeOxia, fake_oxia
 
 from lakestream import metadata
 from lakestream.errors import RequestError, Unavailable

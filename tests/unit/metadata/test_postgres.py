@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import asyncpg
 import pytest
-from support.loops import run
-from support.postgres import PostgresServer, postgres_programs, postgres_server
-from support.stores import apply, contents, fresh_schema, put
+from support.fakes.loops import run
+from support.fakes.stores import apply, contents, fresh_schema, put
+from support.servers.postgres import PostgresServer, postgres_programs, postgres_server
 
 from lakestream import metadata
 from lakestream.errors import LakestreamError, RequestError, Unavailable

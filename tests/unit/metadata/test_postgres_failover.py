@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import psutil
 import pytest
 from conftest import need
-from support.loops import run
-from support.postgres import (
+from support.fakes.loops import run
+from support.fakes.stores import apply, put
+from support.servers.postgres import (
     PostgresServer,
     postgres_programs,
     postgres_server,
@@ -19,7 +20,6 @@ from support.postgres import (
     standby_of,
     wait_for_standbys,
 )
-from support.stores import apply, put
 
 from lakestream.errors import Unavailable
 from lakestream.metadata.store import ABSENT, Address, Applied, Store

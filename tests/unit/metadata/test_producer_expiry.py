@@ -6,7 +6,7 @@ from uuid import UUID
 
 import msgspec
 import pytest
-from support.frontier import World
+from support.worlds.memory import MemoryWorld
 
 from lakestream.frontier.collecting.producers import Expiry
 from lakestream.frontier.lake import Lake
@@ -147,7 +147,7 @@ async def test_nothing_expires_while_a_transaction_is_open() -> None:
 
 
 async def test_the_pipeline_forgets_the_producers_of_every_partition_after_a_day() -> None:
-    world = World(settings=PipelineSettings())
+    world = MemoryWorld(settings=PipelineSettings())
     topics = Topics(world.store, world.runtime)
     topic = await topics.create("orders", 3, {})
     broker = Broker(world.store)
@@ -164,7 +164,7 @@ async def test_the_pipeline_forgets_the_producers_of_every_partition_after_a_day
 
 
 async def test_topics_without_producers_are_not_looked_at_until_they_are_touched() -> None:
-    world = World(settings=PipelineSettings())
+    world = MemoryWorld(settings=PipelineSettings())
     topics, looked_at = Topics(world.store, world.runtime), 0
 
     class Counting(MemoryStore):

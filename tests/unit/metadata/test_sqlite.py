@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.stores import apply, contents, put
+from support.fakes.stores import apply, contents, put
 
 from lakestream.errors import CorruptObject, Unavailable
 from lakestream.metadata.store import ABSENT, Address, Applied, Store, Transaction

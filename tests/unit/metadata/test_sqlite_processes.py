@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from support.stores import apply, put
+from support.fakes.stores import apply, put
 
 from lakestream.metadata.store import ABSENT, Address
 from lakestream.metadata.stores.sqlite.store import open_sqlite

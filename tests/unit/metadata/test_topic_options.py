@@ -1,7 +1,7 @@
 """What a topic may be told, and what it says of what it cannot."""
 
 import pytest
-from support.apache_kafka import KAFKA_TOPIC_CONFIGS
+from support.clients.apache_kafka import KAFKA_TOPIC_CONFIGS
 
 from lakestream.errors import InvalidSetting
 from lakestream.kafka.apis.configs import topic_configs

@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.frontier import World
-from support.simulated_tables import SimulatedTables
+from support.tables.simulated import SimulatedTables
+from support.worlds.memory import MemoryWorld
 
 from lakestream.catalog.binding import check_alias
 from lakestream.errors import InvalidSetting
@@ -75,7 +75,7 @@ def test_an_alias_that_engines_would_stumble_over_is_refused(alias: str) -> None
 
 class Bench:
     def __init__(self) -> None:
-        self.world = World()
+        self.world = MemoryWorld()
         self.topics = Topics(self.world.store, self.world.runtime)
         self.pointers = Pointers(self.world.store)
         self.tables = SimulatedTables(self.world.store, self.world.tables)

@@ -12,7 +12,7 @@ from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-from support.s3 import environment
+from support.servers.s3 import environment
 
 from lakestream.errors import RequestError, StoreRefused, Throttled, Unavailable
 from lakestream.objects.failures import words

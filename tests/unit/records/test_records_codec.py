@@ -10,7 +10,7 @@ import pytest
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy, _DefaultRecordBatchPy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.twin import Row, batch, body, frame, rows_of, signed_crc, varint
+from support.clients.twin import Row, batch, body, frame, rows_of, signed_crc, varint
 
 from lakestream.errors import CorruptObject, CorruptRecords
 from lakestream.records import Arena, Columns, Encoder, Run, control_batch, crc32c, decode, encode, stamp, walk

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.batches import batch as client_batch
-from support.twin import Row, batch, rows_of
+from support.clients.batches import batch as client_batch
+from support.clients.twin import Row, batch, rows_of
 
 from lakestream.errors import CorruptRecords
 from lakestream.records import Arena, Run, columns, control_batch, decode, encode, encoding, stamp

@@ -3,10 +3,10 @@
 from itertools import pairwise
 
 import pytest
-from support.batches import batch, keyed
-from support.records import parse
-from support.twin import Row
-from support.twin import batch as twin_batch
+from support.clients.batches import batch, keyed
+from support.clients.records import parse
+from support.clients.twin import Row
+from support.clients.twin import batch as twin_batch
 
 from lakestream.errors import InvalidRecords, InvalidTimestamp, RecordsTooLarge
 from lakestream.records import UNBOUNDED_MS, BatchCompression, BatchRules, compressed, take, validate, walk

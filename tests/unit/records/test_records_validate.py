@@ -7,8 +7,8 @@ import google_crc32c
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.batches import batch as client_batch
-from support.twin import Row, batch, body, frame, varint
+from support.clients.batches import batch as client_batch
+from support.clients.twin import Row, batch, body, frame, varint
 
 from lakestream.errors import (
     CorruptRecords,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.lake import table
+from support.tables.foreign import table
 
 from lakestream.errors import OffsetOutOfRange, RequestError, UnknownStream
 from lakestream.model import DataFile, PositionDeletes

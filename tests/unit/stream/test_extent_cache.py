@@ -5,8 +5,8 @@ from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.batches import batch
-from support.records import parse
+from support.clients.batches import batch
+from support.clients.records import parse
 
 from lakestream.metadata.log.head import Extent
 from lakestream.model import StreamPartition

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from support.batches import batch
-from support.streams import Cluster
+from support.clients.batches import batch
+from support.worlds.brokers import BrokerWorld
 
 from lakestream.errors import LakestreamError, ObjectMissing, Unavailable
 from lakestream.model import StreamPartition, WrittenFile
@@ -17,11 +17,11 @@ Ask = Callable[[StreamEngine, StreamPartition, Any], Awaitable[LakestreamError |
 
 
 async def ask_while(
-    each_read: Callable[[Cluster, StreamPartition], Awaitable[None]], ask: Ask
+    each_read: Callable[[BrokerWorld, StreamPartition], Awaitable[None]], ask: Ask
 ) -> LakestreamError | None:
     """The error of what is asked for below the frontier, where all files are gone when somebody looks for them."""
 
-    cluster = Cluster()
+    cluster = BrokerWorld()
     async with cluster.brokers(1) as [streams]:
         topic = await streams.create_topic("orders", 1, {})
         partition = StreamPartition(topic.topic_id, 0)
@@ -57,7 +57,7 @@ asked = pytest.mark.parametrize("ask", [fetch, find])
 
 @asked
 async def test_a_missing_file_of_the_present_view_is_an_alarm(ask: Ask) -> None:
-    async def nothing(cluster: Cluster, partition: StreamPartition) -> None:
+    async def nothing(cluster: BrokerWorld, partition: StreamPartition) -> None:
         """The table stays as it is."""
 
     assert isinstance(await ask_while(nothing, ask), ObjectMissing)
@@ -65,7 +65,7 @@ async def test_a_missing_file_of_the_present_view_is_an_alarm(ask: Ask) -> None:
 
 @asked
 async def test_a_table_that_changes_faster_than_it_is_read_is_asked_for_again(ask: Ask) -> None:
-    async def rewrite(cluster: Cluster, partition: StreamPartition) -> None:
+    async def rewrite(cluster: BrokerWorld, partition: StreamPartition) -> None:
         view = await cluster.tables.load(partition.topic_id)
         await cluster.tables.commit(view, add=[], remove=[], frontier=view.frontier)
 
@@ -86,7 +86,7 @@ async def test_an_offset_is_looked_for_again_where_the_table_has_moved_on() -> N
         assert await streams.list_offset(partition, 5) == OffsetAt(0, 7)
         return None
 
-    async def rewrite(cluster: Cluster, partition: StreamPartition) -> None:
+    async def rewrite(cluster: BrokerWorld, partition: StreamPartition) -> None:
         view = await cluster.tables.load(partition.topic_id)
         await cluster.tables.commit(view, add=[], remove=[], frontier=view.frontier)
 

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from support.batches import batch
-from support.records import parse
-from support.streams import Cluster, seeded
+from support.clients.batches import batch
+from support.clients.records import parse
+from support.worlds.brokers import BrokerWorld, seeded
 
 from lakestream.errors import OffsetOutOfRange
 from lakestream.metadata.log.partition import advance_log_start
@@ -64,7 +64,7 @@ async def test_each_append_costs_a_waiting_fetch_two_reads_and_no_object() -> No
     """One of the heads, one of the extents that another broker added; the objects are read when there is enough."""
     store, objects = CountedStore(), CountedObjects()
     settings = StreamSettings(flush_interval_ms=4)
-    async with Cluster(store=store, objects=objects, settings=settings).brokers(2) as (writer, reader):
+    async with BrokerWorld(store=store, objects=objects, settings=settings).brokers(2) as (writer, reader):
         partitions = (await writer.create_topic("orders", 3, {})).each_partition()
         one = batch(bytes(100))
         for partition in partitions:
@@ -86,7 +86,7 @@ async def test_each_append_costs_a_waiting_fetch_two_reads_and_no_object() -> No
 async def test_nobody_reads_while_nothing_is_appended() -> None:
     """What is there and is not enough is no reason to look again."""
     store = CountedStore()
-    async with Cluster(store=store).brokers(1) as [streams]:
+    async with BrokerWorld(store=store).brokers(1) as [streams]:
         [partition] = (await streams.create_topic("orders", 1, {})).each_partition()
         await streams.append(partition, batch(b"v"))
         polling = asyncio.create_task(fetch(streams, [partition], min_bytes=MIB, wait_ms=600))
@@ -99,7 +99,7 @@ async def test_nobody_reads_while_nothing_is_appended() -> None:
 
 
 async def test_what_came_too_late_to_be_enough_is_served_when_time_is_out() -> None:
-    async with Cluster().brokers(2) as (writer, reader):
+    async with BrokerWorld().brokers(2) as (writer, reader):
         partitions = (await writer.create_topic("orders", 2, {})).each_partition()
         polling = asyncio.create_task(fetch(reader, partitions, min_bytes=MIB, wait_ms=400))
         await asyncio.sleep(0.1)
@@ -110,7 +110,7 @@ async def test_what_came_too_late_to_be_enough_is_served_when_time_is_out() -> N
 
 async def test_a_waiting_fetch_is_told_when_its_offset_leaves_the_log() -> None:
     store = CountedStore()
-    async with Cluster(store=store).brokers(1) as [streams]:
+    async with BrokerWorld(store=store).brokers(1) as [streams]:
         [partition] = (await streams.create_topic("orders", 1, {})).each_partition()
         await streams.append(partition, batch(b"v", b"w"))
         polling = asyncio.create_task(fetch(streams, [partition], min_bytes=MIB, wait_ms=30_000))
@@ -121,7 +121,7 @@ async def test_a_waiting_fetch_is_told_when_its_offset_leaves_the_log() -> None:
 
 
 async def test_more_than_a_client_takes_is_never_waited_for() -> None:
-    async with Cluster().brokers(1) as [streams]:
+    async with BrokerWorld().brokers(1) as [streams]:
         [partition] = (await streams.create_topic("orders", 1, {})).each_partition()
         await streams.append(partition, batch(bytes(1000)))
         fetched = await asyncio.wait_for(

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import pytest
-from support.batches import batch
-from support.disks import FailingObjects
-from support.streams import Cluster, seeded
+from support.clients.batches import batch
+from support.fakes.disks import FailingObjects
+from support.worlds.brokers import BrokerWorld, seeded
 
 from lakestream.errors import InvalidSetting
 from lakestream.frontier.settings import DiskSettings
@@ -54,7 +54,7 @@ def is_back(engine: StreamEngine, objects: FailingObjects) -> bool:
 
 async def with_engine(check: Check) -> None:
     bucket, disks = SlowBucket(), {url: FailingObjects(url) for url in URLS}
-    cluster = Cluster(objects=bucket)
+    cluster = BrokerWorld(objects=bucket)
 
     async def load() -> list[NamedDisk]:
         known = await known_cluster(cluster.store) or ""
@@ -165,7 +165,7 @@ async def test_what_the_pipeline_leaves_is_spilled_and_read_from_the_bucket() ->
 
 
 async def test_a_profile_that_brokers_do_not_have_is_refused() -> None:
-    async with Cluster().brokers(1) as [engine]:
+    async with BrokerWorld().brokers(1) as [engine]:
         with pytest.raises(InvalidSetting, match=r"no disk stores. Name some"):
             await engine.create_topic("t", 1, {"lakestream.profile": "disk"})
         with pytest.raises(InvalidSetting, match="it takes one of diskless, disk"):

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from support.batches import batch
-from support.streams import Cluster
+from support.clients.batches import batch
+from support.worlds.brokers import BrokerWorld
 
 from lakestream.errors import Unavailable
 from lakestream.metadata.counters import raise_generation
@@ -21,16 +21,16 @@ async def topic(streams: StreamEngine) -> list[StreamPartition]:
     return (await streams.create_topic("orders", 1, {})).each_partition()
 
 
-async def footers(cluster: Cluster) -> dict[str, Footer]:
+async def footers(cluster: BrokerWorld) -> dict[str, Footer]:
     keys = [info.key async for info in cluster.objects.list(WAL_PREFIX)]
     return {key: await read_footer(cluster.objects, key) for key in keys}
 
 
-async def told(cluster: Cluster) -> dict[str, Receipt]:
+async def told(cluster: BrokerWorld) -> dict[str, Receipt]:
     return {receipt.object_key: receipt for footer in (await footers(cluster)).values() for receipt in footer.receipts}
 
 
-async def placed(cluster: Cluster, partition: StreamPartition) -> list[tuple[str, Placed]]:
+async def placed(cluster: BrokerWorld, partition: StreamPartition) -> list[tuple[str, Placed]]:
     return [
         (each.object_key, Placed(each.base_offset, each.end_offset - each.base_offset, each.position, each.length))
         for each in await read_extents(cluster.store, partition)
@@ -38,7 +38,7 @@ async def placed(cluster: Cluster, partition: StreamPartition) -> list[tuple[str
 
 
 async def test_a_receipt_names_every_extent_of_a_section_and_what_was_refused() -> None:
-    cluster = Cluster(settings=StreamSettings(flush_interval_ms=20))
+    cluster = BrokerWorld(settings=StreamSettings(flush_interval_ms=20))
     async with cluster.brokers(1) as [streams]:
         [partition] = await topic(streams)
         producer_id, epoch = await streams.new_producer()
@@ -56,7 +56,7 @@ async def test_a_receipt_names_every_extent_of_a_section_and_what_was_refused() 
 
 
 async def test_a_flush_that_its_mark_confirmed_has_its_receipt_too() -> None:
-    cluster = Cluster()
+    cluster = BrokerWorld()
     async with cluster.brokers(1) as [streams]:
         [partition] = await topic(streams)
         transact, lost = cluster.store.transact, []
@@ -77,7 +77,7 @@ async def test_a_flush_that_its_mark_confirmed_has_its_receipt_too() -> None:
 
 async def test_an_object_that_replaces_another_gives_it_up_in_its_own_footer() -> None:
     """Of an upload that got no answer, and of a section below the fence."""
-    cluster = Cluster()
+    cluster = BrokerWorld()
     async with cluster.brokers(1) as [streams]:
         [partition] = await topic(streams)
         put, silent = cluster.objects.put, []

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from support.batches import batch
-from support.records import parse
-from support.simulated_tables import SimulatedTables
-from support.streams import Cluster
+from support.clients.batches import batch
+from support.clients.records import parse
+from support.tables.simulated import SimulatedTables
+from support.worlds.brokers import BrokerWorld
 
 from lakestream.model import StreamPartition, WrittenFile
 from lakestream.records import stamp
@@ -42,7 +42,7 @@ class Tables:
 
 
 async def test_rows_that_only_merges_have_moved_come_from_memory() -> None:
-    cluster, tables = Cluster(settings=SETTINGS), Tables()
+    cluster, tables = BrokerWorld(settings=SETTINGS), Tables()
     async with cluster.brokers(1) as [streams]:
         tables.watch(streams)
         [partition] = (await streams.create_topic("orders", 1, {})).each_partition()
@@ -58,7 +58,7 @@ async def test_rows_that_only_merges_have_moved_come_from_memory() -> None:
 
 
 async def test_rows_that_somebody_may_have_changed_come_from_the_table() -> None:
-    cluster, tables = Cluster(settings=SETTINGS), Tables()
+    cluster, tables = BrokerWorld(settings=SETTINGS), Tables()
     async with cluster.brokers(1) as [streams]:
         tables.watch(streams)
         [partition] = (await streams.create_topic("orders", 1, {})).each_partition()
@@ -77,7 +77,7 @@ async def test_rows_that_somebody_may_have_changed_come_from_the_table() -> None
 
 
 async def test_a_broker_that_appended_nothing_reads_the_table() -> None:
-    cluster, tables = Cluster(settings=SETTINGS), Tables()
+    cluster, tables = BrokerWorld(settings=SETTINGS), Tables()
     async with cluster.brokers(2) as [streams, other]:
         tables.watch(other)
         [partition] = (await streams.create_topic("orders", 1, {})).each_partition()

@@ -1,15 +1,15 @@
 """A broker's parts start once, and what it remembers has a bound."""
 
 import pytest
-from support.batches import batch
-from support.streams import Cluster
+from support.clients.batches import batch
+from support.worlds.brokers import BrokerWorld
 
 from lakestream.stream import FetchPartition, tails
 
 
 async def test_an_appender_is_started_once_and_a_broker_registers_before_it_appends() -> None:
     """A second commit loop would commit flushes out of their order, and marks would not tell their outcomes."""
-    cluster = Cluster()
+    cluster = BrokerWorld()
     async with cluster.brokers(1) as [streams]:
         with pytest.raises(RuntimeError, match="one commit loop"):
             await streams.start()
@@ -19,7 +19,7 @@ async def test_an_appender_is_started_once_and_a_broker_registers_before_it_appe
 
 async def test_tails_that_nobody_asks_for_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tails, "_TAILS_KEPT", 3)
-    cluster = Cluster()
+    cluster = BrokerWorld()
     async with cluster.brokers(1) as [streams]:
         partitions = (await streams.create_topic("wide", 10, {})).each_partition()
         known = streams._tails

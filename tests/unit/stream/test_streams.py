@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
-from support.batches import batch
-from support.records import parse
-from support.streams import Cluster
+from support.clients.batches import batch
+from support.clients.records import parse
+from support.worlds.brokers import BrokerWorld
 
 from lakestream.errors import (
     CorruptRecords,
@@ -66,7 +66,7 @@ class SlowObjects(MemoryObjects):
 
 
 async def test_what_one_broker_acknowledged_every_broker_serves() -> None:
-    async with Cluster().brokers(3) as brokers:
+    async with BrokerWorld().brokers(3) as brokers:
         [partition] = await topic(brokers[0])
         for number, streams in enumerate(brokers * 3):
             appended = await streams.append(partition, batch(b"%d" % number, b"x"))
@@ -84,7 +84,7 @@ async def test_what_one_broker_acknowledged_every_broker_serves() -> None:
 
 
 async def test_a_long_poll_on_another_broker_wakes() -> None:
-    async with Cluster().brokers(2) as (one, two):
+    async with BrokerWorld().brokers(2) as (one, two):
         [partition] = await topic(one)
         poll = asyncio.create_task(fetch(two, partition, 0, wait_ms=30_000))
         await asyncio.sleep(0.05)
@@ -96,7 +96,7 @@ async def test_a_long_poll_on_another_broker_wakes() -> None:
 
 async def test_appends_in_flight_share_a_flush_and_keep_their_order() -> None:
     objects = SlowObjects()
-    async with Cluster(objects=objects).brokers(1) as [streams]:
+    async with BrokerWorld(objects=objects).brokers(1) as [streams]:
         first, second = await topic(streams, 2)
         futures = [streams.append(first, batch(b"%d" % number)) for number in range(5)]
         futures += [streams.append(second, batch(b"other"))]
@@ -107,7 +107,7 @@ async def test_appends_in_flight_share_a_flush_and_keep_their_order() -> None:
 
 async def test_nothing_is_acknowledged_or_visible_before_it_is_durable() -> None:
     objects = SlowObjects()
-    async with Cluster(objects=objects).brokers(1) as [streams]:
+    async with BrokerWorld(objects=objects).brokers(1) as [streams]:
         [partition] = await topic(streams)
         objects.gate.clear()
         future = streams.append(partition, batch(b"a"))
@@ -120,7 +120,7 @@ async def test_nothing_is_acknowledged_or_visible_before_it_is_durable() -> None
 
 async def test_an_upload_that_fails_is_tried_again_under_a_fresh_name() -> None:
     objects = SlowObjects()
-    async with Cluster(objects=objects).brokers(1) as [streams]:
+    async with BrokerWorld(objects=objects).brokers(1) as [streams]:
         [partition] = await topic(streams)
         objects.failing = 2
         assert (await streams.append(partition, batch(b"a"))).base_offset == 0
@@ -129,7 +129,7 @@ async def test_an_upload_that_fails_is_tried_again_under_a_fresh_name() -> None:
 
 async def test_a_store_that_stays_away_fails_the_append_and_writes_nothing() -> None:
     objects = SlowObjects()
-    cluster = Cluster(objects=objects, settings=StreamSettings(upload_deadline_ms=30))
+    cluster = BrokerWorld(objects=objects, settings=StreamSettings(upload_deadline_ms=30))
     async with cluster.brokers(1) as [streams]:
         [partition] = await topic(streams)
         objects.failing = 1000
@@ -140,7 +140,7 @@ async def test_a_store_that_stays_away_fails_the_append_and_writes_nothing() -> 
 
 
 async def test_a_commit_whose_reply_is_lost_is_acknowledged_once() -> None:
-    cluster = Cluster()
+    cluster = BrokerWorld()
     async with cluster.brokers(1) as [streams]:
         [partition] = await topic(streams)
         real = cluster.store.transact
@@ -162,7 +162,7 @@ async def test_a_commit_whose_reply_is_lost_is_acknowledged_once() -> None:
 
 async def test_a_broker_paused_between_upload_and_commit_finds_itself_fenced_and_uploads_again() -> None:
     objects = SlowObjects()
-    cluster = Cluster(objects=objects)
+    cluster = BrokerWorld(objects=objects)
     async with cluster.brokers(1) as [streams]:
         [partition] = await topic(streams)
         objects.gate.clear()
@@ -180,7 +180,7 @@ async def test_a_broker_paused_between_upload_and_commit_finds_itself_fenced_and
 
 
 async def test_idempotent_retries_get_the_original_offset_on_any_broker() -> None:
-    async with Cluster().brokers(2) as (one, two):
+    async with BrokerWorld().brokers(2) as (one, two):
         [partition] = await topic(one)
         producer_id, epoch = await one.new_producer()
         first = batch(b"a", b"b", producer=(producer_id, epoch, 0))
@@ -194,7 +194,7 @@ async def test_idempotent_retries_get_the_original_offset_on_any_broker() -> Non
 
 
 async def test_budgets_are_per_request_and_one_batch_always_comes() -> None:
-    async with Cluster().brokers(1) as [streams]:
+    async with BrokerWorld().brokers(1) as [streams]:
         partitions = await topic(streams, 6)
         for partition in partitions:
             for _ in range(3):
@@ -211,7 +211,7 @@ async def test_budgets_are_per_request_and_one_batch_always_comes() -> None:
 
 
 async def test_offsets_outside_the_log_and_unknown_streams() -> None:
-    async with Cluster().brokers(2) as (one, two):
+    async with BrokerWorld().brokers(2) as (one, two):
         [partition] = await topic(one)
         assert isinstance((await fetch(one, partition, 1)).error, OffsetOutOfRange)
         await two.append(partition, batch(b"a"))
@@ -228,7 +228,7 @@ async def test_offsets_outside_the_log_and_unknown_streams() -> None:
 
 
 async def test_offsets_by_time() -> None:
-    async with Cluster().brokers(1) as [streams]:
+    async with BrokerWorld().brokers(1) as [streams]:
         [partition] = await topic(streams)
         for start in (1000, 2000, 500):
             await streams.append(partition, batch(b"a", b"b", timestamp_ms=start))
@@ -241,7 +241,7 @@ async def test_offsets_by_time() -> None:
 
 
 async def test_deleting_and_creating_again_never_mixes() -> None:
-    async with Cluster().brokers(2) as (one, two):
+    async with BrokerWorld().brokers(2) as (one, two):
         [old] = await topic(one)
         await one.append(old, batch(b"old"))
         await fetch(two, old, 0)
@@ -260,7 +260,7 @@ async def test_deleting_and_creating_again_never_mixes() -> None:
 
 
 async def test_data_that_is_nowhere_is_an_alarm_and_never_a_skip() -> None:
-    cluster = Cluster()
+    cluster = BrokerWorld()
     async with cluster.brokers(1) as [streams]:
         [partition] = await topic(streams)
         await streams.append(partition, batch(b"a"))
@@ -278,7 +278,7 @@ async def test_data_that_is_nowhere_is_an_alarm_and_never_a_skip() -> None:
 
 
 async def test_an_idle_or_stopping_broker_leaves_receipts_for_all_it_committed() -> None:
-    cluster = Cluster(settings=StreamSettings(receipt_idle_ms=20))
+    cluster = BrokerWorld(settings=StreamSettings(receipt_idle_ms=20))
     async with cluster.brokers(1) as [streams]:
         [partition] = await topic(streams)
         for _ in range(3):
@@ -310,7 +310,7 @@ async def test_an_idle_or_stopping_broker_leaves_receipts_for_all_it_committed()
 
 
 async def test_memory_budget_lets_one_over_and_then_waits() -> None:
-    async with Cluster(settings=StreamSettings(memory_budget_bytes=200)).brokers(1) as [streams]:
+    async with BrokerWorld(settings=StreamSettings(memory_budget_bytes=200)).brokers(1) as [streams]:
         streams.budget.reserve(250)
         assert streams.budget.exhausted
         waiter = asyncio.create_task(streams.budget.wait())
@@ -323,7 +323,7 @@ async def test_memory_budget_lets_one_over_and_then_waits() -> None:
 async def test_a_reader_of_the_tail_is_served_from_memory() -> None:
     objects = CountedReads(system().clock)
     settings = StreamSettings(flush_interval_ms=4)
-    async with Cluster(objects=objects, settings=settings).brokers(2) as [streams, other]:
+    async with BrokerWorld(objects=objects, settings=settings).brokers(2) as [streams, other]:
         [partition] = await topic(streams)
         for offset in range(6):
             await streams.append(partition, batch(b"after"))

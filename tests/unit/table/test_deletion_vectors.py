@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
-from support.lake import Lake, table
-from support.puffin import Puffin
+from support.tables.foreign import Lake, table
+from support.tables.puffin import Puffin
 
 from lakestream.catalog.manifests.deletions import placed
 from lakestream.errors import CorruptObject, LakestreamError, StorageError

@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.lake import Lake, table
-from support.records import parse
-from support.stream_table import StreamTable, renamed, run_with_table
+from support.clients.records import parse
+from support.tables.foreign import Lake, table
+from support.tables.stream_table import StreamTable, renamed, run_with_table
 
 from lakestream.catalog.manifests.index import ManifestIndex, read_entries, read_manifests
 from lakestream.catalog.sealed import SealedIO

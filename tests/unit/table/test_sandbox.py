@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support import attempts
+from support.tables import attempts
 
 from lakestream.errors import CorruptObject, Unavailable
 from lakestream.table.sandbox import Attempt, Sandbox

@@ -4,9 +4,9 @@ import random
 
 import pyarrow as pa
 import pytest
-from support.batches import batch
-from support.lake import Lake, table
-from support.records import parse
+from support.clients.batches import batch
+from support.clients.records import parse
+from support.tables.foreign import Lake, table
 
 from lakestream.errors import CorruptObject, ObjectMissing
 from lakestream.model import DataFile

@@ -4,7 +4,7 @@ import io
 
 import pyarrow.parquet as pq
 import pytest
-from support import lake
+from support.tables import foreign as lake
 
 from lakestream.frontier.moving.tile import Tile, pack, unpack_tile
 from lakestream.runtime import system

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
-from support.batches import batch
-from support.lake import Lake, expected, table
-from support.records import Record, parse
-from support.views import view_of
+from support.clients.batches import batch
+from support.clients.records import Record, parse
+from support.tables.foreign import Lake, expected, table
+from support.tables.views import view_of
 
 from lakestream.errors import CorruptObject
 from lakestream.model import DataFile

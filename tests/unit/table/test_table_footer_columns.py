@@ -14,8 +14,8 @@ import pytest
 from aiokafka.record.memory_records import MemoryRecords
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.lake import BASE_MS, Lake, expected, shuffled, table
-from support.twin import Row, batch
+from support.clients.twin import Row, batch
+from support.tables.foreign import BASE_MS, Lake, expected, shuffled, table
 
 from lakestream.errors import CorruptObject
 from lakestream.model import DataFile

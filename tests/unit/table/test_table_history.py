@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.lake import Lake, expected, shuffled, table
-from support.records import parse
-from support.views import view_of
+from support.clients.records import parse
+from support.tables.foreign import Lake, expected, shuffled, table
+from support.tables.views import view_of
 
 from lakestream.errors import CorruptObject, ObjectMissing, StorageError
 from lakestream.model import DataFile, PositionDeletes

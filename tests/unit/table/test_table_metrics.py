@@ -17,8 +17,8 @@ from pyiceberg.io.pyarrow import (
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
 )
-from support import lake
-from support.shapes import ITEMS
+from support.tables import foreign as lake
+from support.tables.shapes import ITEMS
 
 from lakestream.catalog.engines.properties import metrics_properties
 from lakestream.catalog.manifests.datafile import to_iceberg

@@ -2,7 +2,7 @@
 
 import base64
 
-from support.lake import Lake, expected
+from support.tables.foreign import Lake, expected
 
 from lakestream.model import DataFile
 from lakestream.table.parquet.seal import sealed_name

@@ -1,9 +1,9 @@
 """Who reads on stays in a row group without looking it up again, in the view that was given and in no other."""
 
 import pytest
-from support.lake import Lake, expected, shuffled, table
-from support.records import Record, parse
-from support.views import view_of
+from support.clients.records import Record, parse
+from support.tables.foreign import Lake, expected, shuffled, table
+from support.tables.views import view_of
 
 from lakestream.model import DataFile
 from lakestream.table.reading import segments

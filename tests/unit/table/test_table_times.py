@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.lake import BASE_MS, Lake, expected, shuffled, table
-from support.views import view_of
+from support.tables.foreign import BASE_MS, Lake, expected, shuffled, table
+from support.tables.views import view_of
 
 from lakestream.table.parquet.arrow import arrow_schema
 from lakestream.table.parquet.footers import ParquetFooter, parse_footers

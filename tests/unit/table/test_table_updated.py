@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 import pytest
-from support.lake import Lake, expected, table
+from support.tables.foreign import Lake, expected, table
 
 from lakestream.errors import CorruptObject
 

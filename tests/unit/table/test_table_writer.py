@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from support.twin import Row, batch
+from support.clients.twin import Row, batch
 
 from lakestream.records import Arena, Columns, Run, decode
 from lakestream.table.parquet.arrow import arrow_schema, from_arrow, to_arrow

@@ -13,8 +13,8 @@ import pytest
 from datafusion import SessionContext
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import lake
-from support.former import former
+from support.tables import foreign as lake
+from support.tables.former import former
 
 from lakestream.records import crc32c
 from lakestream.table.parquet.arrow import arrow_schema

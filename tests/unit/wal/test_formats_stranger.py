@@ -9,8 +9,8 @@ from uuid import UUID
 
 import google_crc32c
 import msgspec
-from support.batches import batch
-from support.streams import Cluster
+from support.clients.batches import batch
+from support.worlds.brokers import BrokerWorld
 
 from lakestream.model import StreamPartition
 from lakestream.objects.local import LocalObjects
@@ -102,7 +102,7 @@ def read_log(bucket: Path) -> dict[tuple[UUID, int], list[tuple[int, bytes | Non
 
 
 async def test_a_stranger_reads_the_log_from_wal_objects(tmp_path: Path) -> None:
-    cluster = Cluster(objects=LocalObjects(str(tmp_path)))
+    cluster = BrokerWorld(objects=LocalObjects(str(tmp_path)))
     wanted: dict[tuple[UUID, int], list[bytes]] = {}
     async with cluster.brokers(2) as brokers:
         topic = await brokers[0].create_topic("orders", 2, {})

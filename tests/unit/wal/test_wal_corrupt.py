@@ -6,7 +6,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 import pytest
-from support.batches import batch
+from support.clients.batches import batch
 
 from lakestream import wal
 from lakestream.errors import CorruptObject

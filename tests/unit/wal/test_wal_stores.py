@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 import pytest
-from support.disks import FailingObjects, labelled
+from support.fakes.disks import FailingObjects, labelled
 
 from lakestream.errors import ObjectMissing, Unavailable
 from lakestream.objects import MemoryObjects

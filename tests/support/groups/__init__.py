@@ -1,0 +1,1 @@
+"""Consumer groups on a stage: clock, troubles and members as a test wants them."""

@@ -1,0 +1,1 @@
+"""Tables, files and logs as we, former versions and other engines leave them."""
