@@ -68,7 +68,9 @@ class Children:
 
     def start(self, child: Child) -> None:
         self._children.append(child)
-        self._tasks.append(asyncio.create_task(self._keep(child), name=child.name))
+        keeping = asyncio.create_task(self._keep(child), name=child.name)
+        keeping.add_done_callback(lambda _: self._let_go(child, keeping))
+        self._tasks.append(keeping)
 
     async def stop(self, last: Child | None, hurry: asyncio.Event) -> str:
         """All of them, politely first. `last` is told to stop when the others have ended: it finishes what they left,
@@ -116,6 +118,14 @@ class Children:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _let_go(self, child: Child, keeping: "asyncio.Task[None]") -> None:
+        """Nobody starts the child again after an error that nobody foresaw: that is said, whoever waits for it."""
+        error = None if keeping.cancelled() else keeping.exception()
+        if error is not None:
+            child.failure = f"{child.name} is not started again: {error!r}"
+            child.settled.set()
+            self._on_change(child)
 
     def _serves(self, child: Child) -> None:
         child.serving.set()
