@@ -36,7 +36,7 @@ from lakestream.objects.memory import MemoryObjects
 from lakestream.runtime import system
 from lakestream.stream import StreamSettings
 from lakestream.stream.engine import StreamEngine
-from lakestream.stream.fetch import FetchPartition
+from lakestream.stream.fetching.fetch import FetchPartition
 
 TOPICS = 300 if QUICK else 10_000
 PARTITIONS = 10

@@ -1,9 +1,9 @@
 """What every front door calls: append, fetch, offsets, topics. No wire format is known here."""
 
+from lakestream.stream.appending.flush import Appended
 from lakestream.stream.budget import MemoryBudget
-from lakestream.stream.fetch import Fetched, FetchPartition
-from lakestream.stream.flush import Appended
-from lakestream.stream.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt
+from lakestream.stream.fetching.fetch import Fetched, FetchPartition
+from lakestream.stream.fetching.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt
 from lakestream.stream.requests import FetchRequest, OffsetQuery, ProducedBatch, RecordsDelete, TopicKey
 from lakestream.stream.rights import FoundTopics
 from lakestream.stream.settings import StreamSettings

@@ -32,16 +32,16 @@ from lakestream.records import BatchInfo, batch_at
 from lakestream.records.layout import APPEND_TIME_BIT
 from lakestream.runtime import Runtime
 from lakestream.runtime.memory import memory_limit_bytes
-from lakestream.stream.append import Appender
+from lakestream.stream.appending.append import Appender
+from lakestream.stream.appending.flush import Append, Appended
+from lakestream.stream.appending.lanes import Lanes
 from lakestream.stream.budget import MemoryBudget
-from lakestream.stream.cache import ExtentCache, range_reader
-from lakestream.stream.fetch import Fetched, Fetcher, FetchPartition
-from lakestream.stream.flush import Append, Appended
-from lakestream.stream.lanes import Lanes
-from lakestream.stream.offsets import OffsetAt, OffsetFinder
+from lakestream.stream.fetching.cache import ExtentCache, range_reader
+from lakestream.stream.fetching.fetch import Fetched, Fetcher, FetchPartition
+from lakestream.stream.fetching.offsets import OffsetAt, OffsetFinder
+from lakestream.stream.fetching.tails import Tails
+from lakestream.stream.fetching.views import ViewCache
 from lakestream.stream.settings import Pace, StreamSettings, disk_pace, pace_for, tail_cache_bytes
-from lakestream.stream.tails import Tails
-from lakestream.stream.views import ViewCache
 from lakestream.table import HistorySource
 from lakestream.wal import BucketWriter, MajorityWriter, WalStores, WalWriter
 

@@ -24,12 +24,12 @@ from lakestream.metadata.topics.list import Topic
 from lakestream.metadata.topics.options import batch_rules, is_disk
 from lakestream.model import StreamPartition
 from lakestream.records.compression import ZSTD
+from lakestream.stream.appending.checking import Checked, ReceivedBatch, check_all, check_small
+from lakestream.stream.appending.flush import Appended
 from lakestream.stream.budget import MemoryBudget
-from lakestream.stream.checking import Checked, ReceivedBatch, check_all, check_small
 from lakestream.stream.engine import StreamEngine
-from lakestream.stream.fetch import Fetched, FetchPartition
-from lakestream.stream.flush import Appended
-from lakestream.stream.offsets import OffsetAt
+from lakestream.stream.fetching.fetch import Fetched, FetchPartition
+from lakestream.stream.fetching.offsets import OffsetAt
 from lakestream.stream.requests import FetchRequest, OffsetQuery, ProducedBatch, RecordsDelete, TopicKey
 from lakestream.stream.rights import FoundTopics, TopicRights
 from lakestream.stream.topics import StreamTopics

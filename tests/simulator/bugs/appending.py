@@ -19,8 +19,8 @@ from lakestream.metadata.store import ABSENT, Address, Transaction
 from lakestream.metadata.topics import list as topics
 from lakestream.model import StreamPartition
 from lakestream.runtime import Runtime
-from lakestream.stream import append
-from lakestream.stream.flush import Appended, Uploaded
+from lakestream.stream.appending import append
+from lakestream.stream.appending.flush import Appended, Uploaded
 from lakestream.wal import WAL_PREFIX
 from simulator.backends import SimulatedObjects
 from simulator.bugs.registry import bug, swapped

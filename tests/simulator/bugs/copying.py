@@ -9,7 +9,7 @@ from lakestream.frontier.copying import keeping
 from lakestream.frontier.copying.restoring import restore_disk
 from lakestream.metadata.disks import relabel_disk
 from lakestream.objects import Buffer, ObjectInfo
-from lakestream.stream.lanes import Lanes
+from lakestream.stream.appending.lanes import Lanes
 from lakestream.wal import DiskStore, MajorityWriter, WalStores
 from lakestream.wal.disks import label_of
 from simulator.bugs.registry import disk_bug, swapped

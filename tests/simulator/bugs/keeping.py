@@ -13,7 +13,7 @@ from lakestream.frontier.delta import Mirrors, mirror
 from lakestream.frontier.moving.naming import FileBound
 from lakestream.frontier.upkeep import compaction, maintenance, retention, rewrite
 from lakestream.frontier.upkeep.retention import Retirement
-from lakestream.stream.views import ViewCache
+from lakestream.stream.fetching.views import ViewCache
 from lakestream.table.view import View
 from simulator.bugs.registry import swapped, upkeep_bug
 

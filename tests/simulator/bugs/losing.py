@@ -8,7 +8,7 @@ from lakestream.bucket import rebuilding
 from lakestream.frontier.collecting import collector
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving import advance
-from lakestream.stream import append
+from lakestream.stream.appending import append
 from lakestream.wal import Placed, Receipt, SectionReceipt
 from simulator.bugs.registry import loss_bug, swapped
 

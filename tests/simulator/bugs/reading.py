@@ -11,7 +11,7 @@ from support.tables.simulated import SimulatedTables
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.tables import table_name
 from lakestream.model import StreamPartition
-from lakestream.stream import cache, fetch, tails, views
+from lakestream.stream.fetching import cache, fetch, tails, views
 from lakestream.table.view import View
 from simulator.bugs.registry import bug, swapped
 from simulator.outsiders import TOPIC

@@ -30,7 +30,7 @@ from lakestream.model import StreamPartition
 from lakestream.objects import MemoryObjects, ObjectStore
 from lakestream.records import crc32c, walk
 from lakestream.runtime import Runtime
-from lakestream.stream.receipts import receipts_of
+from lakestream.stream.appending.receipts import receipts_of
 from lakestream.table.view import View
 from lakestream.wal import WAL_PREFIX, Receipt, Section, build, object_key
 from support.clients.batches import batch

@@ -56,7 +56,7 @@ async def test_a_broker_that_reads_on_below_the_end_learns_of_a_new_log_start(mo
         assert (await _fetch(broker, partition, 0)).log_start == 0
         await advance_log_start(cluster.store, partition, 2, in_tail=True)
         assert (await _fetch(broker, partition, 1)).error is None, "its knowledge is fresh enough"
-        monkeypatch.setattr("lakestream.stream.fetch.HEAD_CHECK_S", -1.0)
+        monkeypatch.setattr("lakestream.stream.fetching.fetch.HEAD_CHECK_S", -1.0)
         assert isinstance((await _fetch(broker, partition, 1)).error, OffsetOutOfRange)
 
 

@@ -12,7 +12,7 @@ from support.fakes.streams import FakeStreams
 
 from lakestream.objects import Buffer
 from lakestream.records import BatchInfo, BatchRules, OutOfRoom, take
-from lakestream.stream import checking
+from lakestream.stream.appending import checking
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 BOMB_BYTES = 20 << 20

@@ -33,7 +33,7 @@ from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import StreamPartition
 from lakestream.runtime import system
-from lakestream.stream.tails import Tails
+from lakestream.stream.fetching.tails import Tails
 
 BROKER = Broker(1, "localhost", 9092, None, "session")
 

@@ -13,7 +13,7 @@ from lakestream.model import StreamPartition
 from lakestream.objects import MemoryObjects
 from lakestream.records import crc32c
 from lakestream.runtime import system
-from lakestream.stream.cache import ExtentCache
+from lakestream.stream.fetching.cache import ExtentCache
 
 TOPIC = UUID(int=1)
 

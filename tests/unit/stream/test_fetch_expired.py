@@ -11,7 +11,7 @@ from lakestream.errors import LakestreamError, ObjectMissing, Unavailable
 from lakestream.model import StreamPartition, WrittenFile
 from lakestream.stream import FetchPartition
 from lakestream.stream.engine import StreamEngine
-from lakestream.stream.offsets import OffsetAt
+from lakestream.stream.fetching.offsets import OffsetAt
 
 Ask = Callable[[StreamEngine, StreamPartition, Any], Awaitable[LakestreamError | None]]
 

@@ -4,7 +4,8 @@ import pytest
 from support.clients.batches import batch
 from support.worlds.brokers import BrokerWorld
 
-from lakestream.stream import FetchPartition, tails
+from lakestream.stream import FetchPartition
+from lakestream.stream.fetching import tails
 
 
 async def test_an_appender_is_started_once_and_a_broker_registers_before_it_appends() -> None:

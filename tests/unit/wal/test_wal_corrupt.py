@@ -16,7 +16,7 @@ from lakestream.metadata.log.head import Extent
 from lakestream.model import StreamPartition
 from lakestream.objects import MemoryObjects
 from lakestream.runtime import system
-from lakestream.stream.cache import ExtentCache
+from lakestream.stream.fetching.cache import ExtentCache
 from lakestream.wal import Section, WalStores
 
 KEY = wal.object_key(1, "session", 1)

@@ -31,7 +31,7 @@ from lakestream.kafka.wire.codec import milliseconds
 from lakestream.kafka.wire.writing import Fields
 from lakestream.objects import Buffer
 from lakestream.stream import Appended, AppendOutcome, ProducedBatch, TopicKey
-from lakestream.stream.checking import codec_of
+from lakestream.stream.appending.checking import codec_of
 
 _ACKS: Final = (-1, 0, 1)
 _ZSTD: Final = 4

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from lakestream.model import StreamPartition
 from lakestream.objects.store import Buffer
 from lakestream.records import BatchInfo
-from lakestream.stream.append import Appender
-from lakestream.stream.flush import Appended, Flush
+from lakestream.stream.appending.append import Appender
+from lakestream.stream.appending.flush import Appended, Flush
 
 
 class _Waiting(NamedTuple):

@@ -19,9 +19,9 @@ from lakestream.metadata.topics.list import Topics
 from lakestream.model import StreamPartition
 from lakestream.objects.store import Buffer
 from lakestream.records import BatchCompression, BatchInfo, control_batch
-from lakestream.stream.cache import ExtentBytes, ExtentCache
-from lakestream.stream.tails import Tail, Tails
-from lakestream.stream.views import ViewCache, frontier_of, intact_from
+from lakestream.stream.fetching.cache import ExtentBytes, ExtentCache
+from lakestream.stream.fetching.tails import Tail, Tails
+from lakestream.stream.fetching.views import ViewCache, frontier_of, intact_from
 from lakestream.table import History, HistorySource
 from lakestream.table.view import View
 

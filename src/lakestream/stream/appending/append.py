@@ -21,8 +21,8 @@ from lakestream.model import StreamPartition
 from lakestream.objects.store import Buffer
 from lakestream.records import BatchInfo, BatchRules, validate
 from lakestream.runtime import Runtime
-from lakestream.stream.flush import Append, Appended, Flush, Uploaded
-from lakestream.stream.receipts import given_up, receipts_of
+from lakestream.stream.appending.flush import Append, Appended, Flush, Uploaded
+from lakestream.stream.appending.receipts import given_up, receipts_of
 from lakestream.stream.settings import SMALL_FLUSH_BYTES, Pace, StreamSettings
 
 log = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from lakestream.metadata.log.head import Extent
 from lakestream.model import StreamPartition
 from lakestream.records import Arena, Run, decode
 from lakestream.runtime import Runtime
-from lakestream.stream.cache import ExtentBytes, ExtentCache
-from lakestream.stream.tails import Tails
-from lakestream.stream.views import ViewCache, frontier_of
+from lakestream.stream.fetching.cache import ExtentBytes, ExtentCache
+from lakestream.stream.fetching.tails import Tails
+from lakestream.stream.fetching.views import ViewCache, frontier_of
 from lakestream.table import HistorySource
 from lakestream.table.view import View
 
