@@ -140,7 +140,7 @@ async def test_reach_names_what_is_in_use_and_knows_what_a_dead_attempt_left(tmp
         view = await table.append(view)
         old = view.files[0]
         view = await table.tables.commit(view, add=[write_file(table.data, 0, 2)], remove=[old], frontier=view.frontier)
-        reach = await table.tables.reach(ORDERS)
+        reach = await table.tables.reachable(ORDERS)
         on_disk = {f"file://{path}" for path in table.root.rglob("*") if path.is_file()}
         assert reach.files == on_disk
         assert old.path in reach.files
