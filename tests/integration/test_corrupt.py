@@ -15,7 +15,7 @@ from support.worlds.processes import ProcessWorld
 from lakestream import objects
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.moving.local import LocalTiles
+from lakestream.frontier.moving.tiles.local import LocalTiles
 from lakestream.frontier.moving.worker import Tick, Worker
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.log.head import Extent, shard_of

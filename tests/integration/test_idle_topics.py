@@ -10,7 +10,7 @@ from support.tables.simulated import SimulatedTables
 from lakestream import metadata
 from lakestream.frontier.lag import LagReader, read_lag
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.moving.local import LocalTiles
+from lakestream.frontier.moving.tiles.local import LocalTiles
 from lakestream.frontier.moving.worker import Worker
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata import codec

@@ -16,7 +16,7 @@ import asyncio, gc, json, os, sys, zipimport
 import psutil
 from lakestream.errors import Unavailable
 from lakestream.pipeline import SparkDriver, DriverSettings, SparkTiles
-from lakestream.frontier.moving.tile import Tile
+from lakestream.frontier.moving.tiles.tile import Tile
 from uuid import UUID
 
 def about(_):

@@ -27,7 +27,7 @@ from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.errors import DuplicateSequence, LakestreamError, Unavailable
 from lakestream.frontier.collecting.collector import Collector
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.moving.local import LocalTiles
+from lakestream.frontier.moving.tiles.local import LocalTiles
 from lakestream.frontier.moving.worker import Worker
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.log.partition import read_head

@@ -23,7 +23,7 @@ from support.worlds.processes import Running
 
 from lakestream.cli.tables.table import app
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.moving.local import LocalTiles
+from lakestream.frontier.moving.tiles.local import LocalTiles
 from lakestream.frontier.moving.worker import Worker
 from lakestream.frontier.upkeep.maintenance import Maintenance, Step
 from lakestream.metadata.topics.list import Topics

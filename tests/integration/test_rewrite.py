@@ -20,7 +20,7 @@ from support.worlds.processes import ProcessWorld
 from lakestream import objects
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.moving.local import LocalTiles
+from lakestream.frontier.moving.tiles.local import LocalTiles
 from lakestream.frontier.moving.worker import Worker
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.stores.sqlite.store import open_sqlite

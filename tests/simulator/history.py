@@ -14,7 +14,7 @@ from support.tables.simulated import SimulatedTables
 from lakestream.catalog.files import version_of
 from lakestream.errors import LakestreamError, RetryableError
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.moving.naming import DATA_FOLDER, parse_file_name
+from lakestream.frontier.moving.tiles.naming import DATA_FOLDER, parse_file_name
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.upkeep.rewritten import parse_rewritten
 from lakestream.metadata.counters import current_generation

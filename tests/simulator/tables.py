@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from lakestream.errors import LakestreamError, RetryableError
-from lakestream.frontier.moving.naming import data_key
-from lakestream.frontier.moving.reading import extent_bytes, read_tile
-from lakestream.frontier.moving.tile import Slice, Tile, TileOutcome, last_offset
+from lakestream.frontier.moving.tiles.naming import data_key
+from lakestream.frontier.moving.tiles.reading import extent_bytes, read_tile
+from lakestream.frontier.moving.tiles.tile import Slice, Tile, TileOutcome, last_offset
 from lakestream.model import DataFile, WrittenFile
 from lakestream.records import BatchCompression
 from lakestream.runtime import Runtime

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from lakestream.catalog.port import TableCatalog
 from lakestream.errors import RetryableError
-from lakestream.frontier.moving.tile import Tile, TileOutcome
+from lakestream.frontier.moving.tiles.tile import Tile, TileOutcome
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.store import Store
 from lakestream.objects import ObjectStore

@@ -10,9 +10,9 @@ from lakestream.catalog.port import TableCatalog
 from lakestream.errors import LakestreamError, UnknownTable
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.fresh import Freshener, Freshness
-from lakestream.frontier.moving.local import ThreadTiles
-from lakestream.frontier.moving.tile import TileOutcome
-from lakestream.frontier.moving.writing import warm_up
+from lakestream.frontier.moving.tiles.local import ThreadTiles
+from lakestream.frontier.moving.tiles.tile import TileOutcome
+from lakestream.frontier.moving.tiles.writing import warm_up
 from lakestream.frontier.settings import FreshSettings
 from lakestream.http.iceberg.lagging import Behind
 from lakestream.metadata.names.pointers import Pointers, TableName

@@ -3,7 +3,7 @@
 from lakestream.errors import UnknownStream
 from lakestream.frontier.collecting.orphans import Orphans
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.moving.local import LocalTiles
+from lakestream.frontier.moving.tiles.local import LocalTiles
 from lakestream.frontier.upkeep.maintenance import Maintenance, Step
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.node.backends import open_backends

@@ -10,7 +10,7 @@ import zipimport
 
 from pyspark import daemon
 
-from lakestream.frontier.moving.writing import warm_up
+from lakestream.frontier.moving.tiles.writing import warm_up
 
 
 def _keep_caches(_: zipimport.zipimporter) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from lakestream.errors import Unavailable
-from lakestream.frontier.moving.tile import Tile, TileOutcome, pack, slice_bytes, unpack_outcome
+from lakestream.frontier.moving.tiles.tile import Tile, TileOutcome, pack, slice_bytes, unpack_outcome
 from lakestream.pipeline import tasks
 from lakestream.pipeline.session import SparkDriver, error_text
 

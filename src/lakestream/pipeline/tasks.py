@@ -2,8 +2,8 @@
 
 from uuid import uuid4
 
-from lakestream.frontier.moving.tile import pack, unpack_tile
-from lakestream.frontier.moving.writing import attempt_tile
+from lakestream.frontier.moving.tiles.tile import pack, unpack_tile
+from lakestream.frontier.moving.tiles.writing import attempt_tile
 
 
 def write(payload: bytes) -> bytes:

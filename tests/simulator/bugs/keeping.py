@@ -10,7 +10,7 @@ from lakestream.catalog.port import TableViews
 from lakestream.errors import Unavailable
 from lakestream.frontier.collecting import orphans
 from lakestream.frontier.delta import Mirrors, mirror
-from lakestream.frontier.moving.naming import FileBound
+from lakestream.frontier.moving.tiles.naming import FileBound
 from lakestream.frontier.upkeep import compaction, maintenance, retention, rewrite
 from lakestream.frontier.upkeep.retention import Retirement
 from lakestream.stream.fetching.views import ViewCache

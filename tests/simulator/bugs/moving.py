@@ -14,8 +14,8 @@ from support.tables.simulated import SimulatedTables
 from lakestream.errors import Conflict, Unavailable, UnknownStream
 from lakestream.frontier.collecting import collector
 from lakestream.frontier.moving import advance, worker
-from lakestream.frontier.moving.plan import Range
 from lakestream.frontier.moving.replacement import frontier_of
+from lakestream.frontier.moving.tiles.plan import Range
 from lakestream.metadata.log import partition as log
 from lakestream.metadata.log.head import HEAD, Head, extent_key
 from lakestream.metadata.store import Transaction

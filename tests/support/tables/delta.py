@@ -26,7 +26,7 @@ from lakestream.errors import Conflict
 from lakestream.frontier.delta import DeltaLog, Mirrored, Mirrors
 from lakestream.frontier.delta.port import MirrorStep, Shown
 from lakestream.frontier.delta.rs import DeltaRs
-from lakestream.frontier.moving.naming import DATA_FOLDER
+from lakestream.frontier.moving.tiles.naming import DATA_FOLDER
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.http import create_app
 from lakestream.metadata.stores.memory import MemoryStore

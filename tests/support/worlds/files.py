@@ -13,7 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.moving.local import LocalTiles
+from lakestream.frontier.moving.tiles.local import LocalTiles
 from lakestream.frontier.moving.worker import Worker
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.topics.list import Topics

@@ -14,8 +14,8 @@ from simulator.loop import SimulatedLoop
 from lakestream.errors import Unavailable
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.fresh import Freshener, Freshness
-from lakestream.frontier.moving.local import LocalTiles
-from lakestream.frontier.moving.tile import Tile, TileOutcome
+from lakestream.frontier.moving.tiles.local import LocalTiles
+from lakestream.frontier.moving.tiles.tile import Tile, TileOutcome
 from lakestream.frontier.settings import FreshSettings
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import DataFile, WrittenFile

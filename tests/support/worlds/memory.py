@@ -16,7 +16,7 @@ from lakestream.catalog.port import TableCatalog
 from lakestream.errors import UnknownStream
 from lakestream.frontier.collecting.collector import Collector
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.moving.local import LocalTiles
+from lakestream.frontier.moving.tiles.local import LocalTiles
 from lakestream.frontier.moving.worker import Tick, Worker
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.counters import current_generation

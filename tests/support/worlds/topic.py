@@ -23,7 +23,7 @@ from lakestream.catalog.external.tables import ExternalTables
 from lakestream.frontier.collecting.collector import Collector
 from lakestream.frontier.lag import TopicLag, read_lag
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.moving.local import LocalTiles
+from lakestream.frontier.moving.tiles.local import LocalTiles
 from lakestream.frontier.moving.worker import Tick, Worker
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.frontier.status import StatusBoard

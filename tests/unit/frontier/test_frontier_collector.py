@@ -12,7 +12,7 @@ from lakestream.bucket.found import FoundWal, find_wal
 from lakestream.errors import Unavailable, UnknownStream
 from lakestream.frontier.collecting.collector import Collected, Collector
 from lakestream.frontier.moving.receipts import is_of_table
-from lakestream.frontier.moving.tile import Tile, TileOutcome
+from lakestream.frontier.moving.tiles.tile import Tile, TileOutcome
 from lakestream.metadata.counters import cluster_id, current_generation, raise_generation
 from lakestream.metadata.log.partition import delete_log, read_head
 from lakestream.metadata.topics.list import Topic

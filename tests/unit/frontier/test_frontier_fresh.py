@@ -14,7 +14,7 @@ from support.worlds.memory import Crash, Fuse
 
 from lakestream.errors import Conflict
 from lakestream.frontier.moving.fresh import Freshness
-from lakestream.frontier.moving.local import LocalTiles
+from lakestream.frontier.moving.tiles.local import LocalTiles
 from lakestream.frontier.moving.worker import Worker
 from lakestream.metadata.topics.list import Topics
 from lakestream.table.schema import UNPARTITIONED

@@ -8,8 +8,8 @@ SCRIPT = """
 import asyncio, resource, sys
 from uuid import UUID
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from lakestream.frontier.moving.tile import Slice, Tile
-from lakestream.frontier.moving.writing import warm_up, write_files
+from lakestream.frontier.moving.tiles.tile import Slice, Tile
+from lakestream.frontier.moving.tiles.writing import warm_up, write_files
 from lakestream.metadata.log.head import Extent
 from lakestream.objects import LocalObjects
 from lakestream.records import crc32c

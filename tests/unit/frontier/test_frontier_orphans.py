@@ -15,7 +15,7 @@ from lakestream import objects
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.errors import Unavailable
 from lakestream.frontier.collecting.orphans import Orphans, Tidied
-from lakestream.frontier.moving.naming import data_key, parse_file_name
+from lakestream.frontier.moving.tiles.naming import data_key, parse_file_name
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.runtime import system

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakestream.errors import StorageError
-from lakestream.frontier.moving.plan import Target, due, limit, plan, tile_bytes
-from lakestream.frontier.moving.tile import Slice, Tile, pack, size_of, slice_bytes, unpack_tile
+from lakestream.frontier.moving.tiles.plan import Target, due, limit, plan, tile_bytes
+from lakestream.frontier.moving.tiles.tile import Slice, Tile, pack, size_of, slice_bytes, unpack_tile
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.log.head import Extent
 

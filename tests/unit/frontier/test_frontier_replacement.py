@@ -14,10 +14,10 @@ from support.worlds.memory import SETTINGS, MemoryWorld, Producer
 from lakestream.frontier.collecting.orphans import Orphans
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.advance import DueTail, Moved, advance, commit, plan_tail, read_tail
-from lakestream.frontier.moving.naming import data_key
-from lakestream.frontier.moving.plan import Plan, Range
 from lakestream.frontier.moving.replacement import replaceable
-from lakestream.frontier.moving.tile import TileOutcome
+from lakestream.frontier.moving.tiles.naming import data_key
+from lakestream.frontier.moving.tiles.plan import Plan, Range
+from lakestream.frontier.moving.tiles.tile import TileOutcome
 from lakestream.metadata.log.partition import read_head
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import DataFile, PositionDeletes, WrittenFile

@@ -12,7 +12,7 @@ from support.worlds.memory import SETTINGS, Crash, Fuse, MemoryWorld, Producer
 
 from lakestream.errors import Conflict, StorageError, Unavailable, UnknownStream
 from lakestream.frontier.moving.advance import ensure_table
-from lakestream.frontier.moving.tile import Tile, TileOutcome
+from lakestream.frontier.moving.tiles.tile import Tile, TileOutcome
 from lakestream.frontier.moving.worker import Worker
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata import codec

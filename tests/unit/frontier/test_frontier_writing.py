@@ -10,11 +10,11 @@ from support.clients.batches import batch
 from support.worlds.memory import Hands
 
 from lakestream.errors import CorruptObject, ObjectMissing, RequestError
-from lakestream.frontier.moving import writing
-from lakestream.frontier.moving.naming import parse_file_name
-from lakestream.frontier.moving.reading import MAX_GAP_BYTES, Read, reads
-from lakestream.frontier.moving.tile import Slice, Tile
-from lakestream.frontier.moving.writing import attempt_tile, write_files
+from lakestream.frontier.moving.tiles import writing
+from lakestream.frontier.moving.tiles.naming import parse_file_name
+from lakestream.frontier.moving.tiles.reading import MAX_GAP_BYTES, Read, reads
+from lakestream.frontier.moving.tiles.tile import Slice, Tile
+from lakestream.frontier.moving.tiles.writing import attempt_tile, write_files
 from lakestream.metadata.log.head import Extent
 from lakestream.model import WrittenFile
 from lakestream.objects import MemoryObjects

@@ -7,7 +7,7 @@ from uuid import UUID
 from support.worlds.memory import MemoryWorld, Producer
 
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.moving.local import LocalTiles
+from lakestream.frontier.moving.tiles.local import LocalTiles
 from lakestream.frontier.moving.watchlist import LINGER_MS, Watchlist
 from lakestream.frontier.moving.worker import Worker
 from lakestream.frontier.settings import PipelineSettings

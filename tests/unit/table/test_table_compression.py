@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.tables import foreign as lake
 
-from lakestream.frontier.moving.tile import Tile, pack, unpack_tile
+from lakestream.frontier.moving.tiles.tile import Tile, pack, unpack_tile
 from lakestream.runtime import system
 from lakestream.table.parquet.compression import Compression, chosen, chosen_or_default
 from lakestream.table.parquet.writer import StreamFileWriter

@@ -22,7 +22,7 @@ from support.tables.shapes import ITEMS
 
 from lakestream.catalog.engines.properties import metrics_properties
 from lakestream.catalog.manifests.datafile import to_iceberg
-from lakestream.frontier.moving.tile import TileOutcome, pack, unpack_outcome
+from lakestream.frontier.moving.tiles.tile import TileOutcome, pack, unpack_outcome
 from lakestream.model import NO_METRICS, WrittenFile
 from lakestream.table.parquet.arrow import canonical
 from lakestream.table.parquet.writer import StreamFileWriter

@@ -10,8 +10,8 @@ from support.clients.batches import batch
 
 from lakestream import wal
 from lakestream.errors import CorruptObject
-from lakestream.frontier.moving.tile import Slice, Tile
-from lakestream.frontier.moving.writing import write_files
+from lakestream.frontier.moving.tiles.tile import Slice, Tile
+from lakestream.frontier.moving.tiles.writing import write_files
 from lakestream.metadata.log.head import Extent
 from lakestream.model import StreamPartition
 from lakestream.objects import MemoryObjects

@@ -26,7 +26,7 @@ from lakestream.catalog.port import Named
 from lakestream.errors import LakestreamError, UnknownStream
 from lakestream.frontier.isolation import isolated
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.moving.naming import DATA_FOLDER, FileBound, parse_file_name
+from lakestream.frontier.moving.tiles.naming import DATA_FOLDER, FileBound, parse_file_name
 from lakestream.frontier.upkeep.rewritten import RewriteBound, parse_rewritten
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.objects.paths import relative, resolved

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from lakestream.catalog.rules.views import check_view
 from lakestream.errors import Conflict, RetryableError, StorageError, Unavailable, UnknownStream
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.moving.plan import Plan, Range, Target, due, limit, plan
 from lakestream.frontier.moving.receipts import write_receipts
 from lakestream.frontier.moving.replacement import frontier_of, replaceable
-from lakestream.frontier.moving.tile import TileOutcome, size_of
+from lakestream.frontier.moving.tiles.plan import Plan, Range, Target, due, limit, plan
+from lakestream.frontier.moving.tiles.tile import TileOutcome, size_of
 from lakestream.metadata.log.head import Extent, Head
 from lakestream.metadata.log.partition import advance_frontier, read_extents, read_head
 from lakestream.metadata.names.rows import TableName

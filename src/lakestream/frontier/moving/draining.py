@@ -13,7 +13,7 @@ from lakestream.catalog.port import TableCatalog
 from lakestream.errors import LakestreamError
 from lakestream.frontier.lag import read_lag
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.moving.local import RunBlocking, ThreadTiles
+from lakestream.frontier.moving.tiles.local import RunBlocking, ThreadTiles
 from lakestream.frontier.moving.worker import Worker
 from lakestream.frontier.settings import FreshSettings, PipelineSettings
 from lakestream.metadata.store import Store

@@ -21,8 +21,8 @@ from lakestream.errors import Conflict, LakestreamError, UnknownStream
 from lakestream.frontier.isolation import isolated
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.advance import DueTail, advance, commit, ensure_table, plan_tail, read_tail
-from lakestream.frontier.moving.plan import tile_bytes
 from lakestream.frontier.moving.replacement import frontier_of
+from lakestream.frontier.moving.tiles.plan import tile_bytes
 from lakestream.frontier.settings import FreshSettings
 from lakestream.metadata.log.head import Head
 from lakestream.metadata.log.partition import decode_head, head_address

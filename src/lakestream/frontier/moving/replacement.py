@@ -7,8 +7,8 @@ the commit that adds them, if those are exactly the rows between the two views a
 
 from collections.abc import Sequence
 
-from lakestream.frontier.moving.naming import DATA_FOLDER, parse_file_name
-from lakestream.frontier.moving.plan import Range
+from lakestream.frontier.moving.tiles.naming import DATA_FOLDER, parse_file_name
+from lakestream.frontier.moving.tiles.plan import Range
 from lakestream.model import DataFile
 from lakestream.table.view import View
 

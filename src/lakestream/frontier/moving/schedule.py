@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from lakestream.errors import InvalidSetting
-from lakestream.frontier.moving.tile import size_of
+from lakestream.frontier.moving.tiles.tile import size_of
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.log.head import Head
 from lakestream.metadata.log.partition import read_extents

@@ -15,9 +15,9 @@ from lakestream.errors import CorruptObject, LakestreamError
 from lakestream.frontier.isolation import isolated
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.advance import DueTail, advance, commit, ensure_table, plan_tail, read_tail
-from lakestream.frontier.moving.plan import Plan, tile_bytes
 from lakestream.frontier.moving.schedule import CommitSchedule, still_waits
-from lakestream.frontier.moving.tile import TileOutcome
+from lakestream.frontier.moving.tiles.plan import Plan, tile_bytes
+from lakestream.frontier.moving.tiles.tile import TileOutcome
 from lakestream.frontier.moving.watchlist import Watchlist
 from lakestream.metadata.feed import Feed
 from lakestream.metadata.log.head import Head

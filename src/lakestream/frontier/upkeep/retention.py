@@ -15,7 +15,7 @@ from typing import Final
 
 from lakestream.errors import Conflict, UnknownStream
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.moving.tile import size_of
+from lakestream.frontier.moving.tiles.tile import size_of
 from lakestream.metadata.log.head import Head
 from lakestream.metadata.log.partition import advance_log_start, decode_head, head_address, read_extents
 from lakestream.metadata.topics.list import Topic

@@ -14,7 +14,7 @@ from lakestream.catalog.files import version_of
 from lakestream.errors import Conflict
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.advance import discard
-from lakestream.frontier.moving.naming import nth_id
+from lakestream.frontier.moving.tiles.naming import nth_id
 from lakestream.frontier.upkeep.rewritten import RewriteBound, rewritten_key
 from lakestream.model import DataFile, WrittenFile
 from lakestream.table.parquet.seal import sealed_name

@@ -4,7 +4,7 @@ import re
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from lakestream.frontier.moving.naming import DATA_FOLDER
+from lakestream.frontier.moving.tiles.naming import DATA_FOLDER
 
 _NAME: Final = re.compile(
     r"[rc](\d{10})-(?:(\d{15})-)?\d{5,}-\d{20}-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.[0-9a-f]{8})?\.parquet",

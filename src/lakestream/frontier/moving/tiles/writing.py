@@ -16,9 +16,9 @@ from uuid import UUID
 
 from lakestream import objects, records
 from lakestream.errors import CorruptObject, CorruptRecords, LakestreamError, RetryableError
-from lakestream.frontier.moving.naming import data_key, nth_id
-from lakestream.frontier.moving.reading import Bytes, extent_bytes, read_tile
-from lakestream.frontier.moving.tile import Slice, Tile, TileOutcome, last_offset, slice_bytes
+from lakestream.frontier.moving.tiles.naming import data_key, nth_id
+from lakestream.frontier.moving.tiles.reading import Bytes, extent_bytes, read_tile
+from lakestream.frontier.moving.tiles.tile import Slice, Tile, TileOutcome, last_offset, slice_bytes
 from lakestream.metadata.log.head import Extent
 from lakestream.model import WrittenFile
 from lakestream.objects import Buffer, ObjectStore

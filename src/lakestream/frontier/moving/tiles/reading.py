@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakestream.errors import CorruptObject
-from lakestream.frontier.moving.tile import Slice, Tile
+from lakestream.frontier.moving.tiles.tile import Slice, Tile
 from lakestream.metadata.log.head import Extent
 from lakestream.objects import Buffer
 from lakestream.records import crc32c

@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from lakestream.errors import StorageError
-from lakestream.frontier.moving.tile import Slice, Tile, size_of
+from lakestream.frontier.moving.tiles.tile import Slice, Tile, size_of
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.log.head import Extent
 from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression

@@ -6,8 +6,8 @@ from functools import partial
 from typing import Final
 
 from lakestream.errors import LakestreamError
-from lakestream.frontier.moving.tile import Tile, TileOutcome
-from lakestream.frontier.moving.writing import attempt_tile, failed, write_files
+from lakestream.frontier.moving.tiles.tile import Tile, TileOutcome
+from lakestream.frontier.moving.tiles.writing import attempt_tile, failed, write_files
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime
 
