@@ -14,7 +14,7 @@ from obstore.exceptions import BaseError
 from obstore.store import from_url
 from pyiceberg.io import InputFile, InputStream, OutputFile, OutputStream
 
-from lakestream.objects.failures import words
+from lakestream.objects.cloud.failures import words
 
 SCHEMES: Final = ("gs://", "az://")
 

@@ -5,7 +5,7 @@ bucket through obstore. All of them pass one contract suite.
 """
 
 from lakestream.objects.factory import open
-from lakestream.objects.local import LocalObjects
+from lakestream.objects.local.store import LocalObjects
 from lakestream.objects.memory import MemoryObjects
 from lakestream.objects.store import Buffer, ObjectInfo, ObjectStore
 

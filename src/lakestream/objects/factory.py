@@ -4,10 +4,10 @@ from urllib.parse import urlsplit
 
 from lakestream.errors import RequestError
 from lakestream.metrics import ObjectMetrics
-from lakestream.objects.local import LocalObjects
+from lakestream.objects.cloud.remote import RemoteObjects
+from lakestream.objects.local.store import LocalObjects
 from lakestream.objects.measured import MeasuredObjects
 from lakestream.objects.memory import MemoryObjects
-from lakestream.objects.remote import RemoteObjects
 from lakestream.objects.steady import SteadyObjects
 from lakestream.objects.store import ObjectStore
 from lakestream.runtime import system

@@ -21,7 +21,7 @@ from lakestream.errors import Unavailable
 from lakestream.metadata.log.producers import expire_producers
 from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.metadata.topics.list import Topics
-from lakestream.objects.local import LocalObjects
+from lakestream.objects.local.store import LocalObjects
 from lakestream.runtime import system
 from support.worlds.embedded import Embedded
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lakestream.objects.files import BLOCK_BYTES, CHUNK_BYTES, DIRECT_FROM_BYTES, Files
+from lakestream.objects.local.files import BLOCK_BYTES, CHUNK_BYTES, DIRECT_FROM_BYTES, Files
 
 SIZES_BYTES = [
     DIRECT_FROM_BYTES - 1,

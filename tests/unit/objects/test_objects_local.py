@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from lakestream.errors import Conflict, ObjectMissing, Unavailable
-from lakestream.objects import LocalObjects, folders, local
+from lakestream.objects import LocalObjects
 from lakestream.objects.keys import TEMPORARY_FOLDER
+from lakestream.objects.local import folders
+from lakestream.objects.local import store as local
 
 
 async def run(check: Callable[[], Awaitable[None]]) -> None:

@@ -15,8 +15,8 @@ import pytest
 from support.servers.s3 import environment
 
 from lakestream.errors import RequestError, StoreRefused, Throttled, Unavailable
-from lakestream.objects.failures import words
-from lakestream.objects.remote import RemoteObjects, integrity
+from lakestream.objects.cloud.failures import words
+from lakestream.objects.cloud.remote import RemoteObjects, integrity
 
 AT_AWS = {"unsigned_payload": True, "checksum_algorithm": "crc64nvme"}
 
@@ -142,7 +142,7 @@ def test_a_process_may_end_right_after_a_call(silent_address: str) -> None:
     script = (
         "import asyncio\n"
         "from obstore.store import MemoryStore\n"
-        "from lakestream.objects.remote import RemoteObjects\n"
+        "from lakestream.objects.cloud.remote import RemoteObjects\n"
         "async def main():\n"
         "    store = RemoteObjects('s3://bucket')\n"
         "    store._store = MemoryStore()\n"

@@ -9,7 +9,7 @@ import pytest
 
 from lakestream.errors import ObjectMissing
 from lakestream.objects import LocalObjects
-from lakestream.objects.shared_reads import SharedReads
+from lakestream.objects.local.shared_reads import SharedReads
 
 
 class CountingPool(ThreadPoolExecutor):

@@ -13,7 +13,7 @@ from support.clients.batches import batch
 from support.worlds.brokers import BrokerWorld
 
 from lakestream.model import StreamPartition
-from lakestream.objects.local import LocalObjects
+from lakestream.objects.local.store import LocalObjects
 
 PAGE = Path(__file__).parents[3] / "docs" / "FORMATS.md"
 

@@ -16,10 +16,10 @@ from typing import Final, TypeVar
 from uuid import uuid4
 
 from lakestream.errors import Conflict, CorruptObject, ObjectMissing, Unavailable
-from lakestream.objects.files import Files
-from lakestream.objects.folders import DurableFolders, sync_folder
 from lakestream.objects.keys import TEMPORARY_FOLDER, check_key, normal_prefix
-from lakestream.objects.shared_reads import SMALL_BYTES, SharedReads
+from lakestream.objects.local.files import Files
+from lakestream.objects.local.folders import DurableFolders, sync_folder
+from lakestream.objects.local.shared_reads import SMALL_BYTES, SharedReads
 from lakestream.objects.store import Buffer, ObjectInfo
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from obstore.exceptions import BaseError
 from obstore.store import from_url
 
 from lakestream.errors import CorruptObject, RequestError
-from lakestream.objects.failures import is_answer, is_bucket_missing, status_of, told, words
+from lakestream.objects.cloud.failures import is_answer, is_bucket_missing, status_of, told, words
 from lakestream.objects.keys import check_key, normal_prefix
 from lakestream.objects.store import Buffer, ObjectInfo
 
