@@ -24,10 +24,10 @@ from lakestream.model import DataFile
 from lakestream.objects import LocalObjects
 from lakestream.pipeline import find_java
 from lakestream.records import Arena, Run, decode
-from lakestream.spark_source.filters import RowFilter
-from lakestream.spark_source.plan import HistoryTask
-from lakestream.spark_source.ranges import Ranges
-from lakestream.spark_source.reading import read_task
+from lakestream.spark_source.reading.batch import read_task
+from lakestream.spark_source.reading.filters import RowFilter
+from lakestream.spark_source.reading.plan import HistoryTask
+from lakestream.spark_source.reading.ranges import Ranges
 from lakestream.spark_source.schema import SPARK_SCHEMA, wanted_columns
 from lakestream.table.parquet.seal import sealed_name
 from lakestream.table.parquet.writer import StreamFileWriter

@@ -19,11 +19,11 @@ from support.worlds.source import BASE_MS, Node, source_node
 from lakestream.errors import OffsetOutOfRange, RequestError, UnknownStream
 from lakestream.spark import register
 from lakestream.spark_source.options import parse
-from lakestream.spark_source.plan import HistoryTask, TailTask
-from lakestream.spark_source.reading import TopicReader
+from lakestream.spark_source.reading.batch import TopicReader
+from lakestream.spark_source.reading.plan import HistoryTask, TailTask
+from lakestream.spark_source.reading.streaming import TopicStream
+from lakestream.spark_source.reading.view import TableView, ViewClient
 from lakestream.spark_source.schema import SPARK_SCHEMA
-from lakestream.spark_source.streaming import TopicStream
-from lakestream.spark_source.view import TableView, ViewClient
 
 _catalogs = count()
 

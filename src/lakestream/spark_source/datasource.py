@@ -8,9 +8,9 @@ from pyspark.sql.types import StructType
 
 from lakestream.errors import RequestError
 from lakestream.spark_source.options import parse
-from lakestream.spark_source.reading import TopicReader, topic_shape
+from lakestream.spark_source.reading.batch import TopicReader, topic_shape
+from lakestream.spark_source.reading.streaming import TopicStream
 from lakestream.spark_source.schema import spark_schema
-from lakestream.spark_source.streaming import TopicStream
 from lakestream.spark_source.writing import TopicStreamWriter, TopicWriter
 from lakestream.table.shape import RAW, TableShape
 

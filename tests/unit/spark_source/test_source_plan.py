@@ -11,10 +11,10 @@ from support.tables.foreign import table
 
 from lakestream.errors import OffsetOutOfRange, RequestError, UnknownStream
 from lakestream.model import DataFile, PositionDeletes
-from lakestream.spark_source.filters import Bounds, Interval, RowFilter
-from lakestream.spark_source.log import Log
 from lakestream.spark_source.options import EARLIEST, LATEST, Position, parse
-from lakestream.spark_source.plan import (
+from lakestream.spark_source.reading.filters import Bounds, Interval, RowFilter
+from lakestream.spark_source.reading.log import Log
+from lakestream.spark_source.reading.plan import (
     HistoryTask,
     TailTask,
     check_same_topic,
@@ -23,9 +23,9 @@ from lakestream.spark_source.plan import (
     resolve,
     tail_tasks,
 )
-from lakestream.spark_source.ranges import Ranges
-from lakestream.spark_source.streaming import from_offset, limit, to_offset
-from lakestream.spark_source.view import TableView
+from lakestream.spark_source.reading.ranges import Ranges
+from lakestream.spark_source.reading.streaming import from_offset, limit, to_offset
+from lakestream.spark_source.reading.view import TableView
 
 ONE = UUID(int=1)
 OPTIONS = parse({"topic": "t", "kafka.bootstrap.servers": "h:1", "maxRecordsPerPartition": "10"})

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
 from lakestream.errors import RequestError, Unavailable, UnknownStream
 from lakestream.metadata.topics.tables import clashing_name, table_name
-from lakestream.spark_source.tail import Address
+from lakestream.spark_source.reading.tail import Address
 
 _TIMEOUT_S: Final = 30.0
 _UNSIGNED: Final = (1 << 64) - 1

@@ -9,12 +9,12 @@ from pyspark.sql.datasource import InputPartition
 
 from lakestream.errors import OffsetOutOfRange, RequestError, UnknownStream
 from lakestream.model import DataFile, PositionDeletes
-from lakestream.spark_source.filters import Bounds
-from lakestream.spark_source.log import Log
 from lakestream.spark_source.options import EARLIEST, LATEST, Options, Position
-from lakestream.spark_source.ranges import Ranges
-from lakestream.spark_source.tail import Address
-from lakestream.spark_source.view import TableView
+from lakestream.spark_source.reading.filters import Bounds
+from lakestream.spark_source.reading.log import Log
+from lakestream.spark_source.reading.ranges import Ranges
+from lakestream.spark_source.reading.tail import Address
+from lakestream.spark_source.reading.view import TableView
 
 _UNBOUNDED: Final = 2**63 - 1
 

@@ -7,11 +7,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from lakestream.errors import RequestError
-from lakestream.spark_source.filters import RowFilter
-from lakestream.spark_source.history import read_history
-from lakestream.spark_source.log import Log, LogClient
 from lakestream.spark_source.options import EARLIEST, LATEST, Options, Position
-from lakestream.spark_source.plan import (
+from lakestream.spark_source.reading.filters import RowFilter
+from lakestream.spark_source.reading.history import read_history
+from lakestream.spark_source.reading.log import Log, LogClient
+from lakestream.spark_source.reading.plan import (
     HistoryTask,
     TailTask,
     check_same_topic,
@@ -20,10 +20,10 @@ from lakestream.spark_source.plan import (
     resolve,
     tail_tasks,
 )
-from lakestream.spark_source.ranges import Ranges
+from lakestream.spark_source.reading.ranges import Ranges
+from lakestream.spark_source.reading.tail import read_tail
+from lakestream.spark_source.reading.view import TableView, ViewClient
 from lakestream.spark_source.schema import wanted_columns
-from lakestream.spark_source.tail import read_tail
-from lakestream.spark_source.view import TableView, ViewClient
 from lakestream.table.shape import RAW, TableShape
 
 BATCH_ROWS = 65_536

@@ -10,7 +10,7 @@ import pyarrow as pa
 from lakestream import objects
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.objects import ObjectStore
-from lakestream.spark_source.ranges import Ranges
+from lakestream.spark_source.reading.ranges import Ranges
 from lakestream.table.parquet.arrow import canonical, places_from_arrow
 from lakestream.table.parquet.files import ParquetFiles
 from lakestream.table.reading.cache import SharedCache
