@@ -11,9 +11,9 @@ from unittest.mock import patch
 
 from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Lease, Outcome, Transaction
 from lakestream.metadata.stores.memory import MemoryStore
-from lakestream.metadata.stores.oxia import root as protocol
 from lakestream.metadata.stores.oxia.keys import DATA, LEASE, root_key, shard_of
-from lakestream.metadata.stores.oxia.root import Root, decode_root
+from lakestream.metadata.stores.oxia.shards import root as protocol
+from lakestream.metadata.stores.oxia.shards.root import Root, decode_root
 from lakestream.metadata.stores.oxia.store import OxiaStore
 from lakestream.runtime import Runtime
 from simulator.auditor import Auditor

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lakestream.errors import Unavailable
-from lakestream.metadata.stores.oxia import applying, root, rows, writing
-from lakestream.metadata.stores.oxia.root import Grave, Overlay, Redo, Root, RootAt
 from lakestream.metadata.stores.oxia.service import OxiaService, Stamp
-from lakestream.metadata.stores.oxia.writing import KnownRoot, Writer, find_own, finish
+from lakestream.metadata.stores.oxia.shards import applying, root, rows, writing
+from lakestream.metadata.stores.oxia.shards.root import Grave, Overlay, Redo, Root, RootAt
+from lakestream.metadata.stores.oxia.shards.writing import KnownRoot, Writer, find_own, finish
 from simulator.bugs.registry import oxia_bug, swapped
 
 

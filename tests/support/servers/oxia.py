@@ -22,9 +22,9 @@ from grpclib.server import Server, Stream
 from simulator.oxia import OxiaCore
 from xxhash import xxh3_64_intdigest
 
-from lakestream.metadata.stores.oxia.calls import SERVICES
+from lakestream.metadata.stores.oxia.client.calls import SERVICES
+from lakestream.metadata.stores.oxia.client.wire import oxia_pb2 as wire
 from lakestream.metadata.stores.oxia.service import DeleteKey, Heard, OxiaService, PutKey, Record, Stamp
-from lakestream.metadata.stores.oxia.wire import oxia_pb2 as wire
 from support.worlds.processes import HOST, free_ports
 
 OXIA: Final = Path(__file__).resolve().parents[3] / ".cache" / "oxia" / "oxia"

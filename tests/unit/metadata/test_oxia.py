@@ -15,10 +15,12 @@ from support.servers.oxia import FakeOxia, fake_oxia
 from lakestream import metadata
 from lakestream.errors import RequestError, Unavailable
 from lakestream.metadata.store import ABSENT, Address, Store, Transaction
-from lakestream.metadata.stores.oxia import batching, notices, writing
-from lakestream.metadata.stores.oxia.calls import SERVICES
+from lakestream.metadata.stores.oxia import notices
+from lakestream.metadata.stores.oxia.client import batching
+from lakestream.metadata.stores.oxia.client.calls import SERVICES
 from lakestream.metadata.stores.oxia.keys import DATA, FORMAT, row_key
-from lakestream.metadata.stores.oxia.root import KEEP_MS, WINDOW_MS
+from lakestream.metadata.stores.oxia.shards import writing
+from lakestream.metadata.stores.oxia.shards.root import KEEP_MS, WINDOW_MS
 
 HOUR_MS = 3_600_000
 

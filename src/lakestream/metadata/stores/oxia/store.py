@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Lease, Outcome, Refused, Transaction
-from lakestream.metadata.stores.oxia import leases
 from lakestream.metadata.stores.oxia.keys import DATA, root_range, row_key, shard_of
 from lakestream.metadata.stores.oxia.notices import Polling
-from lakestream.metadata.stores.oxia.root import Overlay, OxiaRow, RootAt, decode_root, decode_row, has_data
-from lakestream.metadata.stores.oxia.rows import read_places, read_range, read_root, read_rows
 from lakestream.metadata.stores.oxia.service import OxiaService
-from lakestream.metadata.stores.oxia.writing import KnownRoot, NextRoot, Nothing, Writer
+from lakestream.metadata.stores.oxia.shards import leases
+from lakestream.metadata.stores.oxia.shards.root import Overlay, OxiaRow, RootAt, decode_root, decode_row, has_data
+from lakestream.metadata.stores.oxia.shards.rows import read_places, read_range, read_root, read_rows
+from lakestream.metadata.stores.oxia.shards.writing import KnownRoot, NextRoot, Nothing, Writer
 from lakestream.metadata.stores.rounds import rounds
 from lakestream.metadata.stores.watching import Watchers
 from lakestream.runtime import Runtime

@@ -10,9 +10,9 @@ from typing import Final
 
 from lakestream.errors import Unavailable
 from lakestream.metadata.stores.oxia.keys import DATA, LEASE, row_key
-from lakestream.metadata.stores.oxia.root import Grave, Redo, RootAt, decode_row, encode_row, is_late
-from lakestream.metadata.stores.oxia.rows import Place
 from lakestream.metadata.stores.oxia.service import NO_VERSION, DeleteKey, OxiaService, PutKey, Record
+from lakestream.metadata.stores.oxia.shards.root import Grave, Redo, RootAt, decode_row, encode_row, is_late
+from lakestream.metadata.stores.oxia.shards.rows import Place
 
 ATTEMPTS: Final = 8
 _KINDS: Final = (DATA, LEASE)

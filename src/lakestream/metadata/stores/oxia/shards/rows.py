@@ -6,8 +6,8 @@ from typing import Final
 
 from lakestream.errors import Unavailable
 from lakestream.metadata.stores.oxia.keys import key_of, root_key, row_key
-from lakestream.metadata.stores.oxia.root import Overlay, OxiaRow, RootAt, decode_root, decode_row
 from lakestream.metadata.stores.oxia.service import OxiaService, Record
+from lakestream.metadata.stores.oxia.shards.root import Overlay, OxiaRow, RootAt, decode_root, decode_row
 
 ATTEMPTS: Final = 30
 PAUSE_S: Final = 0.002

@@ -9,14 +9,14 @@ from typing import Final
 from grpclib.exceptions import GRPCError
 
 from lakestream.errors import RequestError, Unavailable
-from lakestream.metadata.stores.oxia.address import address_of
-from lakestream.metadata.stores.oxia.batching import TIMEOUT_S, PerShard, Reads, WriteStream, record_of
-from lakestream.metadata.stores.oxia.calls import LOST, code_of, errors_translated
-from lakestream.metadata.stores.oxia.connections import RECONNECT_S, Connections, connect
+from lakestream.metadata.stores.oxia.client.address import address_of
+from lakestream.metadata.stores.oxia.client.batching import TIMEOUT_S, PerShard, Reads, WriteStream, record_of
+from lakestream.metadata.stores.oxia.client.calls import LOST, code_of, errors_translated
+from lakestream.metadata.stores.oxia.client.connections import RECONNECT_S, Connections, connect
+from lakestream.metadata.stores.oxia.client.wire import oxia_pb2 as wire
 from lakestream.metadata.stores.oxia.keys import FORMAT
 from lakestream.metadata.stores.oxia.service import NO_VERSION, DeleteKey, Heard, PutKey, Record, Stamp
 from lakestream.metadata.stores.oxia.store import OxiaStore
-from lakestream.metadata.stores.oxia.wire import oxia_pb2 as wire
 from lakestream.runtime import Runtime
 
 log = logging.getLogger(__name__)

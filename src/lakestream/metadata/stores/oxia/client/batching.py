@@ -13,10 +13,10 @@ from typing import Final, NamedTuple, TypeVar
 from grpclib.client import Stream
 
 from lakestream.errors import LakestreamError, Unavailable
-from lakestream.metadata.stores.oxia.calls import errors_translated
-from lakestream.metadata.stores.oxia.connections import Connections
+from lakestream.metadata.stores.oxia.client.calls import errors_translated
+from lakestream.metadata.stores.oxia.client.connections import Connections
+from lakestream.metadata.stores.oxia.client.wire import oxia_pb2 as wire
 from lakestream.metadata.stores.oxia.service import Record
-from lakestream.metadata.stores.oxia.wire import oxia_pb2 as wire
 
 T = TypeVar("T")
 _Stream = Stream[wire.WriteRequest, wire.WriteResponse]

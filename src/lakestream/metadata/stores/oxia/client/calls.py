@@ -10,7 +10,7 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
 from lakestream.errors import RequestError, Unavailable
-from lakestream.metadata.stores.oxia.wire import oxia_pb2 as wire
+from lakestream.metadata.stores.oxia.client.wire import oxia_pb2 as wire
 
 SERVICES: Final = ("io.oxia.proto.v1.OxiaClient", "io.streamnative.oxia.proto.OxiaClient")
 """Newer servers have the first name, older ones the second."""

@@ -11,8 +11,8 @@ from grpclib.client import Channel
 from xxhash import xxh3_64_intdigest
 
 from lakestream.errors import LakestreamError, RequestError, Unavailable
-from lakestream.metadata.stores.oxia.address import OxiaAddress
-from lakestream.metadata.stores.oxia.calls import (
+from lakestream.metadata.stores.oxia.client.address import OxiaAddress
+from lakestream.metadata.stores.oxia.client.calls import (
     LOST,
     SERVICES,
     Calls,
@@ -20,7 +20,7 @@ from lakestream.metadata.stores.oxia.calls import (
     is_unknown_service,
     opening_error,
 )
-from lakestream.metadata.stores.oxia.wire import oxia_pb2 as wire
+from lakestream.metadata.stores.oxia.client.wire import oxia_pb2 as wire
 from lakestream.runtime import parse_host_port
 
 log = logging.getLogger(__name__)

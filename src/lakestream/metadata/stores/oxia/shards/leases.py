@@ -12,10 +12,10 @@ from typing import Final
 from lakestream.metadata import codec
 from lakestream.metadata.store import Address, Lease
 from lakestream.metadata.stores.oxia.keys import CLOCK, DATA, LEASE
-from lakestream.metadata.stores.oxia.root import Overlay, OxiaRow
-from lakestream.metadata.stores.oxia.rows import read_pairs, read_rows
 from lakestream.metadata.stores.oxia.service import OxiaService, PutKey
-from lakestream.metadata.stores.oxia.writing import KnownRoot, NextRoot, Nothing, Writer
+from lakestream.metadata.stores.oxia.shards.root import Overlay, OxiaRow
+from lakestream.metadata.stores.oxia.shards.rows import read_pairs, read_rows
+from lakestream.metadata.stores.oxia.shards.writing import KnownRoot, NextRoot, Nothing, Writer
 
 _GRANT: Final = struct.Struct("<QQ")
 """Token and time to live in milliseconds."""

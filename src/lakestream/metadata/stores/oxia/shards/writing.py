@@ -17,9 +17,10 @@ from typing import Final
 import msgspec
 
 from lakestream.errors import LakestreamError, RequestError, Unavailable
-from lakestream.metadata.stores.oxia.applying import apply_redo, sweep
 from lakestream.metadata.stores.oxia.keys import root_key
-from lakestream.metadata.stores.oxia.root import (
+from lakestream.metadata.stores.oxia.service import NO_VERSION, OxiaService, PutKey, Stamp
+from lakestream.metadata.stores.oxia.shards.applying import apply_redo, sweep
+from lakestream.metadata.stores.oxia.shards.root import (
     RECENT,
     Grave,
     Redo,
@@ -29,8 +30,7 @@ from lakestream.metadata.stores.oxia.root import (
     graves_of,
     is_over,
 )
-from lakestream.metadata.stores.oxia.rows import Place, read_root
-from lakestream.metadata.stores.oxia.service import NO_VERSION, OxiaService, PutKey, Stamp
+from lakestream.metadata.stores.oxia.shards.rows import Place, read_root
 from lakestream.runtime import Runtime
 
 ATTEMPTS: Final = 40

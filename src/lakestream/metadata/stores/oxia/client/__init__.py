@@ -1,0 +1,1 @@
+"""A small client of Oxia's gRPC service: addresses, connections, calls, batches."""
