@@ -18,7 +18,7 @@ from support.worlds.source import Node, source_node
 
 from lakestream.frontier.upkeep.maintenance import Maintenance
 from lakestream.spark_source.options import parse
-from lakestream.spark_source.reading import TopicReader, topic_shape
+from lakestream.spark_source.reading.batch import TopicReader, topic_shape
 from lakestream.spark_source.schema import spark_schema
 from lakestream.table.shape import KIND_RAW, KIND_TOMBSTONE, KIND_TYPED_AND_RAW, RAW
 from lakestream.table.view import View

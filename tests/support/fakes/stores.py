@@ -11,9 +11,9 @@ from simulator.oxia import OxiaCore, SimulatedOxia
 
 from lakestream.metadata.store import Applied, Entry, Refused, Store, Transaction
 from lakestream.metadata.stores.memory import MemoryStore
-from lakestream.metadata.stores.oxia.address import address_of
-from lakestream.metadata.stores.oxia.client import OxiaClient, open_oxia
-from lakestream.metadata.stores.oxia.connections import connect
+from lakestream.metadata.stores.oxia.client.address import address_of
+from lakestream.metadata.stores.oxia.client.client import OxiaClient, open_oxia
+from lakestream.metadata.stores.oxia.client.connections import connect
 from lakestream.metadata.stores.oxia.store import OxiaStore
 from lakestream.metadata.stores.postgres.store import open_postgres
 from lakestream.metadata.stores.sqlite.store import open_sqlite

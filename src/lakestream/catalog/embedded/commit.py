@@ -10,7 +10,7 @@ from uuid import UUID
 from pyiceberg.table.metadata import TableMetadata
 
 from lakestream.catalog.engines.changes import apply_updates, check_requirements
-from lakestream.catalog.engines.locations import check_brought, check_paths
+from lakestream.catalog.engines.locations.allowed import check_brought, check_paths
 from lakestream.catalog.engines.properties import is_on
 from lakestream.catalog.files import version_of
 from lakestream.catalog.manifests.expiry import expired_files, unlogged

@@ -10,12 +10,12 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from lakestream.access import Authorizer, Operation, Principal
-from lakestream.catalog.engines.folders import namespace_folder
+from lakestream.catalog.engines.locations.naming import namespace_folder
 from lakestream.catalog.engines.rights import TableRights
 from lakestream.catalog.engines.tables import EngineTables, NewTable
 from lakestream.catalog.engines.transactions import TableChange, commit_all
-from lakestream.catalog.engines.view_changes import ViewUpdate
-from lakestream.catalog.engines.views import CurrentView, NewView
+from lakestream.catalog.engines.views.changes import ViewUpdate
+from lakestream.catalog.engines.views.views import CurrentView, NewView
 from lakestream.catalog.staging import Current
 from lakestream.errors import UnknownNamespace
 from lakestream.metadata.names.pointers import Namespace, TableName

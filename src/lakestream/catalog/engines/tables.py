@@ -16,12 +16,12 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
 
 from lakestream.catalog.embedded.commit import Commits, apply_change
-from lakestream.catalog.engines.claims import Claims
 from lakestream.catalog.engines.defaults import with_defaults
-from lakestream.catalog.engines.folders import folder_of
-from lakestream.catalog.engines.locations import Locations, check_brought, check_own, check_paths, moved_to
+from lakestream.catalog.engines.locations.allowed import Locations, check_brought, check_own, check_paths, moved_to
+from lakestream.catalog.engines.locations.claims import Claims
+from lakestream.catalog.engines.locations.naming import folder_of
 from lakestream.catalog.engines.properties import is_on, metadata_folder
-from lakestream.catalog.engines.views import EngineViews
+from lakestream.catalog.engines.views.views import EngineViews
 from lakestream.catalog.manifests.index import read_entries, read_manifests
 from lakestream.catalog.manifests.statistics import own_files
 from lakestream.catalog.rules.stamp import stamped

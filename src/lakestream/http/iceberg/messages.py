@@ -10,7 +10,7 @@ from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.view.metadata import ViewVersion
 
-from lakestream.catalog.engines.view_changes import ViewUpdate
+from lakestream.catalog.engines.views.changes import ViewUpdate
 
 
 class Message(BaseModel):

@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from lakestream.catalog.engines.catalog import EngineCatalog
-from lakestream.catalog.engines.views import CurrentView, NewView
+from lakestream.catalog.engines.views.views import CurrentView, NewView
 from lakestream.errors import Unavailable
 from lakestream.http.iceberg.errors import OutcomeUnknown
 from lakestream.http.iceberg.messages import CommitView, CreateView, RegisterView, Rename

@@ -5,8 +5,8 @@ from urllib.parse import urlsplit
 
 from lakestream.errors import RequestError
 from lakestream.metadata.store import Store
-from lakestream.metadata.stores.oxia.address import SCHEME as OXIA
-from lakestream.metadata.stores.oxia.client import open_oxia
+from lakestream.metadata.stores.oxia.client.address import SCHEME as OXIA
+from lakestream.metadata.stores.oxia.client.client import open_oxia
 from lakestream.metadata.stores.postgres.connecting import SCHEMES
 from lakestream.metadata.stores.postgres.store import open_postgres
 from lakestream.metadata.stores.sqlite.store import open_sqlite

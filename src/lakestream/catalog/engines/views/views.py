@@ -9,10 +9,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.view.metadata import ViewMetadata, ViewVersion
 
 from lakestream.catalog.embedded.commit import Commits
-from lakestream.catalog.engines.folders import folder_of
-from lakestream.catalog.engines.locations import Locations, check_paths
+from lakestream.catalog.engines.locations.allowed import Locations, check_paths
+from lakestream.catalog.engines.locations.naming import folder_of
 from lakestream.catalog.engines.properties import is_on, metadata_folder
-from lakestream.catalog.engines.view_changes import ViewDraft, ViewUpdate, apply_view_updates
+from lakestream.catalog.engines.views.changes import ViewDraft, ViewUpdate, apply_view_updates
 from lakestream.catalog.files import reason, version_of
 from lakestream.errors import (
     Conflict,

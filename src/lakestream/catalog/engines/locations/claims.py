@@ -3,7 +3,7 @@
 from pyiceberg.table.metadata import TableMetadata
 
 from lakestream.catalog.embedded.commit import Commits
-from lakestream.catalog.engines.locations import Locations
+from lakestream.catalog.engines.locations.allowed import Locations
 from lakestream.errors import StorageError
 from lakestream.objects.paths import resolved
 

@@ -1,0 +1,1 @@
+"""Views as outside engines use them: text and schema of a query, by name."""
