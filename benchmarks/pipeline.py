@@ -34,7 +34,7 @@ from lakestream.metadata.store import Store
 from lakestream.metadata.stores.sqlite.store import open_sqlite
 from lakestream.metadata.topics.list import Topics
 from lakestream.model import StreamPartition
-from lakestream.node.tables import io_properties
+from lakestream.node.storage.tables import io_properties
 from lakestream.objects import ObjectStore
 from lakestream.pipeline import DriverSettings, SparkDriver, SparkTiles
 from lakestream.runtime import Runtime, system

@@ -26,7 +26,7 @@ from lakestream.frontier.delta.rs import DeltaRs
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.topics.list import Topics
 from lakestream.node.pipeline import open_delta
-from lakestream.node.tables import io_properties
+from lakestream.node.storage.tables import io_properties
 from lakestream.runtime import system
 
 

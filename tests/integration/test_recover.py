@@ -20,7 +20,7 @@ from lakestream.bucket.saved import Saver
 from lakestream.cli.buckets.locking import lock_data
 from lakestream.cli.main import app
 from lakestream.errors import RequestError
-from lakestream.node.backends import open_backends
+from lakestream.node.storage.backends import open_backends
 from lakestream.settings import Settings, load
 
 pytestmark = pytest.mark.filterwarnings("ignore:Parquet writer option")

@@ -29,9 +29,9 @@ from lakestream.metadata.counters import known_cluster
 from lakestream.metadata.names.pointers import Pointers
 from lakestream.metadata.store import Outcome, Transaction
 from lakestream.metadata.topics.list import Topics
-from lakestream.node.backends import metadata_place, open_backends, open_unchecked
 from lakestream.node.bucket import relocate_bucket
-from lakestream.node.tables import open_catalog
+from lakestream.node.storage.backends import metadata_place, open_backends, open_unchecked
+from lakestream.node.storage.tables import open_catalog
 from lakestream.settings import Settings, load
 
 pytestmark = pytest.mark.filterwarnings("ignore:Parquet writer option")

@@ -13,9 +13,9 @@ from support.worlds.lake import LakeWorld
 from lakestream import objects
 from lakestream.errors import RequestError
 from lakestream.metadata.topics.list import Topics
-from lakestream.node.backends import open_backends
 from lakestream.node.bucket import recover_store, relocate_bucket
-from lakestream.node.tables import open_catalog
+from lakestream.node.storage.backends import open_backends
+from lakestream.node.storage.tables import open_catalog
 from lakestream.settings import Settings, load
 
 pytestmark = pytest.mark.filterwarnings("ignore:Parquet writer option")

@@ -27,8 +27,8 @@ from lakestream.frontier.moving.tiles.local import LocalTiles
 from lakestream.frontier.moving.worker import Worker
 from lakestream.frontier.upkeep.maintenance import Maintenance, Step
 from lakestream.metadata.topics.list import Topics
-from lakestream.node.backends import open_backends
-from lakestream.node.tables import open_catalog
+from lakestream.node.storage.backends import open_backends
+from lakestream.node.storage.tables import open_catalog
 from lakestream.settings import load
 
 T = TypeVar("T")

@@ -14,12 +14,12 @@ from lakestream.kafka.server import KafkaServer, Listener, listen
 from lakestream.metadata.brokers import Broker, Brokers
 from lakestream.metadata.names.pointers import Pointers
 from lakestream.metrics import KafkaMetrics, StreamMetrics
-from lakestream.node.backends import Backends, open_backends
-from lakestream.node.lazy import LazyTables
-from lakestream.node.monitor import monitoring
+from lakestream.node.monitoring.gauges import watch_broker
+from lakestream.node.monitoring.listener import monitoring
+from lakestream.node.monitoring.readiness import Readiness
 from lakestream.node.places import advertised, taken
-from lakestream.node.readiness import Readiness
-from lakestream.node.watching import watch_broker
+from lakestream.node.storage.backends import Backends, open_backends
+from lakestream.node.storage.lazy import LazyTables
 from lakestream.records import warm_up
 from lakestream.settings import Settings
 from lakestream.stream import Streams

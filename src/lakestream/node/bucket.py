@@ -5,7 +5,7 @@ from lakestream.bucket.recover import Recovered, recover
 from lakestream.bucket.relocate import Place, Relocated, Tell, relocate
 from lakestream.errors import RequestError
 from lakestream.metadata.counters import cluster_id, known_cluster
-from lakestream.node.backends import Backends, metadata_place, open_unchecked
+from lakestream.node.storage.backends import Backends, metadata_place, open_unchecked
 from lakestream.settings import Settings
 
 

@@ -18,7 +18,7 @@ from lakestream.http.iceberg.lagging import Behind
 from lakestream.metadata.names.pointers import Pointers, TableName
 from lakestream.metadata.topics.list import Topics
 from lakestream.metrics import ReadMetrics
-from lakestream.node.backends import Backends
+from lakestream.node.storage.backends import Backends
 from lakestream.runtime import Clock
 
 

@@ -17,11 +17,11 @@ from lakestream.metadata.brokers import Brokers
 from lakestream.metadata.feed import Feed
 from lakestream.metadata.topics.list import Topics
 from lakestream.metrics import HttpMetrics
-from lakestream.node.backends import open_backends, saving_rows
 from lakestream.node.fresh import open_freshener, watch_fresh
+from lakestream.node.monitoring.readiness import Readiness
 from lakestream.node.places import advertised, taken
-from lakestream.node.readiness import Readiness
-from lakestream.node.tables import make_engines, open_catalog
+from lakestream.node.storage.backends import open_backends, saving_rows
+from lakestream.node.storage.tables import make_engines, open_catalog
 from lakestream.node.vending import storage_config, storage_credentials
 from lakestream.settings import HttpSettings, Settings, listed
 

@@ -6,8 +6,8 @@ from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.tiles.local import LocalTiles
 from lakestream.frontier.upkeep.maintenance import Maintenance, Step
 from lakestream.metadata.topics.list import Topic, Topics
-from lakestream.node.backends import open_backends
-from lakestream.node.tables import open_catalog
+from lakestream.node.storage.backends import open_backends
+from lakestream.node.storage.tables import open_catalog
 from lakestream.settings import Settings
 
 _MAX_PASSES = 1_000

@@ -15,10 +15,10 @@ from lakestream.metadata.brokers import Brokers
 from lakestream.metadata.feed import Feed
 from lakestream.metadata.topics.list import Topics
 from lakestream.metrics import PipelineMetrics
-from lakestream.node.backends import open_backends, saving_rows
-from lakestream.node.monitor import monitoring
-from lakestream.node.readiness import Readiness
-from lakestream.node.tables import io_properties, open_catalog
+from lakestream.node.monitoring.listener import monitoring
+from lakestream.node.monitoring.readiness import Readiness
+from lakestream.node.storage.backends import open_backends, saving_rows
+from lakestream.node.storage.tables import io_properties, open_catalog
 from lakestream.settings import Settings
 
 

@@ -17,9 +17,9 @@ from lakestream.frontier.moving.tiles.local import LocalTiles
 from lakestream.frontier.moving.worker import Worker
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.topics.list import Topics
-from lakestream.node.backends import open_backends
 from lakestream.node.http import run_http
-from lakestream.node.tables import open_catalog
+from lakestream.node.storage.backends import open_backends
+from lakestream.node.storage.tables import open_catalog
 from lakestream.settings import Settings, load
 from support.worlds.embedded import embedded
 from support.worlds.processes import HOST, free_ports

@@ -20,8 +20,8 @@ from lakestream.frontier.moving.worker import Worker
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.http import create_app
 from lakestream.metadata.topics.list import Topics
-from lakestream.node.backends import Backends, open_backends
-from lakestream.node.tables import make_engines, open_catalog
+from lakestream.node.storage.backends import Backends, open_backends
+from lakestream.node.storage.tables import make_engines, open_catalog
 from lakestream.settings import load
 from support.tables.files import catalog_of
 from support.worlds.embedded import embedded

@@ -11,7 +11,7 @@ from lakestream.bucket.identity import Identity, decode, encode, key_of, read_id
 from lakestream.errors import RequestError
 from lakestream.metadata.counters import known_cluster
 from lakestream.metadata.names.pointers import Pointer, Pointers
-from lakestream.node.backends import open_backends, open_unchecked
+from lakestream.node.storage.backends import open_backends, open_unchecked
 from lakestream.runtime import system
 from lakestream.settings import Settings, load
 

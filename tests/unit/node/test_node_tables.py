@@ -1,6 +1,6 @@
 """What PyIceberg is told of S3 is what our own store takes from the environment."""
 
-from lakestream.node.tables import io_properties
+from lakestream.node.storage.tables import io_properties
 
 
 def test_the_endpoint_of_s3_alone_is_taken_before_that_of_all_services() -> None:

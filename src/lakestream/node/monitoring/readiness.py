@@ -8,7 +8,7 @@ from typing import Final
 from lakestream.bucket.identity import CLUSTERS
 from lakestream.errors import LakestreamError, ObjectMissing
 from lakestream.metadata.counters import known_cluster
-from lakestream.node.backends import Backends
+from lakestream.node.storage.backends import Backends
 
 CHECK_TIMEOUT_S: Final = 5.0
 CHECK_EVERY_S: Final = 5.0

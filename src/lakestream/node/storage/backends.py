@@ -15,7 +15,7 @@ from lakestream.bucket.saved import saving
 from lakestream.errors import RequestError, StoreRefused, Unavailable
 from lakestream.metadata.store import Store
 from lakestream.metrics import ObjectMetrics, new_registry
-from lakestream.node.disks import open_wal
+from lakestream.node.storage.disks import open_wal
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime, system
 from lakestream.settings import Settings

@@ -12,7 +12,7 @@ from lakestream.catalog.external.tables import ExternalTables
 from lakestream.catalog.port import OpenCatalog
 from lakestream.catalog.rules.records import RowJudge
 from lakestream.metadata.topics.list import Topics
-from lakestream.node.backends import Backends
+from lakestream.node.storage.backends import Backends
 from lakestream.table.allocator import keep_decoded_memory
 from lakestream.table.reading.history import HistoryReader
 from lakestream.table.rewriting.checking import RowChecker

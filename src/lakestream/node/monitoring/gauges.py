@@ -3,8 +3,8 @@
 from lakestream.coordination.groups import GroupCoordinator
 from lakestream.kafka.server import KafkaServer
 from lakestream.metrics import ReadMetrics
-from lakestream.node.backends import Backends
-from lakestream.node.lazy import LazyTables
+from lakestream.node.storage.backends import Backends
+from lakestream.node.storage.lazy import LazyTables
 from lakestream.stream.engine import StreamEngine
 
 

@@ -17,11 +17,11 @@ from uuid import UUID
 from lakestream.catalog.port import OpenCatalog, TableViews
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.list import Begun
-from lakestream.node.backends import Backends
+from lakestream.node.storage.backends import Backends
 from lakestream.table.port import CacheCounts, History, HistorySource
 from lakestream.table.view import View
 
-_MODULE: Final = "lakestream.node.tables"
+_MODULE: Final = "lakestream.node.storage.tables"
 _SWITCH_S: Final = 0.0005
 """How long the importing thread keeps the interpreter from the broker's, a tenth of what is usual."""
 

@@ -1,0 +1,1 @@
+"""How a process is seen from outside: metrics, health, readiness."""
