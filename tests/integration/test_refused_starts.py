@@ -12,7 +12,7 @@ from support.servers.postgres import PostgresServer, execute, postgres_programs,
 from support.servers.s3 import environment as s3_environment
 from support.worlds.processes import ProcessWorld, Running, free_ports
 
-from lakestream.cli.children import REFUSED
+from lakestream.cli.local.children import REFUSED
 
 Refused = Callable[..., str]
 

@@ -253,7 +253,7 @@ def test_a_child_that_crashes_again_and_again_is_tried_again_while_the_others_se
 SHORT_PAUSES = """
 import sys
 if "up" in sys.orig_argv:
-    from lakestream.cli import children
+    from lakestream.cli.local import children
     children.LONGEST_PAUSE_S = 0.5
 """
 

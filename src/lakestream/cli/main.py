@@ -32,11 +32,13 @@ COMMANDS = {
 }
 """Each is a module of that name in its folder, with a Typer instance called `app`."""
 FOLDERS = {
+    **dict.fromkeys(("up", "cluster"), "local"),
+    **dict.fromkeys(("broker", "http", "pipeline"), "services"),
     **dict.fromkeys(("topic", "produce", "consume", "group", "demo"), "clients"),
     "table": "tables",
     **dict.fromkeys(("bucket", "recover"), "buckets"),
 }
-"""Those of processes are in `lakestream.cli` itself."""
+"""What has none is in `lakestream.cli` itself."""
 
 
 class _LazyGroup(TyperGroup):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lakestream.cli import logs
+from lakestream.cli.services import logs
 from lakestream.settings import LogFormat
 
 

@@ -11,7 +11,7 @@ import typer
 from lakestream.cli.buckets.locking import lock_data
 from lakestream.cli.console import emit_json, fail, out, say, show_table, warn
 from lakestream.cli.options import Json
-from lakestream.cli.serving import Config, Data
+from lakestream.cli.services.serving import Config, Data
 from lakestream.errors import LakestreamError
 from lakestream.node.bucket import join_bucket, read_bucket, relocate_bucket
 from lakestream.settings import Settings, load

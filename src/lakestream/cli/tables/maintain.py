@@ -9,7 +9,7 @@ import typer
 
 from lakestream.cli.console import emit_json, fail, out, show_table
 from lakestream.cli.options import Json
-from lakestream.cli.serving import Config, Data
+from lakestream.cli.services.serving import Config, Data
 from lakestream.errors import LakestreamError
 from lakestream.node.maintain import run_maintenance
 from lakestream.settings import load

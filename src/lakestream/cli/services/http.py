@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from lakestream.cli.serving import Config, Data, ReadyFd, serve
+from lakestream.cli.services.serving import Config, Data, ReadyFd, serve
 from lakestream.node.http import run_http
 
 app = typer.Typer(help="Run the HTTP door.")

@@ -7,7 +7,7 @@ import typer
 
 from lakestream.cli.console import emit_json, fail, out
 from lakestream.cli.options import Json
-from lakestream.cli.serving import Config, Data, MonitorPort, ReadyFd, serve
+from lakestream.cli.services.serving import Config, Data, MonitorPort, ReadyFd, serve
 from lakestream.node.pipeline import run_pipeline
 
 app = typer.Typer(help="Run the Spark pipeline.")

@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from lakestream.cli.children import Child, Children
 from lakestream.cli.console import complain, fail, say
-from lakestream.cli.greeting import Greeting
+from lakestream.cli.local.children import Child, Children
+from lakestream.cli.local.greeting import Greeting
 
 _SETTLE_S = 10.0
 """How long the greeting waits for brokers that neither serve nor end."""

@@ -11,8 +11,8 @@ from typing import Annotated, Any, NoReturn, TypeVar
 import typer
 import uvloop
 
-from lakestream.cli import logs
-from lakestream.cli.children import REFUSED
+from lakestream.cli.local.children import REFUSED
+from lakestream.cli.services import logs
 from lakestream.errors import LakestreamError, RequestError
 from lakestream.settings import Settings, load
 

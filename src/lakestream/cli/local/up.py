@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from lakestream.cli.children import Child
 from lakestream.cli.console import fail
-from lakestream.cli.greeting import Greeting, ListedDoor
-from lakestream.cli.parts import lock_folder, run_parts
+from lakestream.cli.local.children import Child
+from lakestream.cli.local.greeting import Greeting, ListedDoor
+from lakestream.cli.local.parts import lock_folder, run_parts
 from lakestream.runtime import format_host_port, is_everywhere, parse_host_port
 
 app = typer.Typer(help="Start everything on this machine.")

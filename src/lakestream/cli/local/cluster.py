@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from lakestream.cli.children import Child
 from lakestream.cli.console import fail, warn
-from lakestream.cli.greeting import Greeting, ListedDoor
-from lakestream.cli.parts import lock_folder, run_parts
-from lakestream.cli.servers import HOST, NeededServer, keeps_objects, postgres, read_secret, s3
+from lakestream.cli.local.children import Child
+from lakestream.cli.local.greeting import Greeting, ListedDoor
+from lakestream.cli.local.parts import lock_folder, run_parts
+from lakestream.cli.local.servers import HOST, NeededServer, keeps_objects, postgres, read_secret, s3
 from lakestream.errors import RequestError
 from lakestream.runtime import format_host_port
 

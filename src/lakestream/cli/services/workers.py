@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from lakestream.cli.children import Child, Children
+from lakestream.cli.local.children import Child, Children
 from lakestream.errors import RequestError
 from lakestream.runtime import format_host_port, parse_host_port
 from lakestream.settings import Settings

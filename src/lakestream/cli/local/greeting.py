@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
-from lakestream.cli.children import Child
 from lakestream.cli.console import out, say, warn
+from lakestream.cli.local.children import Child
 from lakestream.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_CATALOG
 
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from lakestream.cli.serving import Config, Data, MonitorPort, ReadyFd, serve
-from lakestream.cli.workers import run_workers
+from lakestream.cli.services.serving import Config, Data, MonitorPort, ReadyFd, serve
+from lakestream.cli.services.workers import run_workers
 from lakestream.node.broker import run_broker
 from lakestream.settings import Settings
 

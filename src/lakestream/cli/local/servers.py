@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from lakestream.cli.children import Child
+from lakestream.cli.local.children import Child
 from lakestream.errors import RequestError
 
 HOST: Final = "127.0.0.1"

@@ -1,0 +1,1 @@
+"""The commands that run a whole node or cluster on this machine, and the processes that belong to it."""

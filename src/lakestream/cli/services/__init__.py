@@ -1,0 +1,1 @@
+"""The commands that run one service of a node: broker, HTTP door, pipeline."""
