@@ -24,7 +24,9 @@ TEST_ENV = LAKESTREAM_KAFKA_LIBS=$(KAFKA_LIBS) LAKESTREAM_SPARK_JARS=$$(echo $(S
   LAKESTREAM_YARN_JARS=$(YARN_JARS) LAKESTREAM_TRINO_JARS=$(TRINO_JARS) \
   LAKESTREAM_STORE_TOOLS=$(STORE_TOOLS)
 PYTEST_ARGS ?=
-PYTEST = $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
+# Tests wait for servers and leases more than they compute: more workers than cores.
+WORKERS ?= 4
+PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup
 
 .PHONY: help up check test test-all bench simulate lint lock format jars nessie-jar hive-jars spark-s3-jars yarn-jars \
   trino-jars kit-jars store-tools kcat oxia clean
@@ -57,7 +59,7 @@ lint: .venv/.dev ## Check style, types and the rules between rooms
 	$(BIN)/lint-imports --no-logo
 
 check: .cache/kernels lint ## The inner loop: lint, and the tests of single modules and seams
-	$(PYTEST) -m "not slow" tests/unit tests/contract $(PYTEST_ARGS)
+	LAKESTREAM_EXAMPLES_SHARE=0.2 $(PYTEST) -m "not slow" tests/unit tests/contract $(PYTEST_ARGS)
 
 jars: .venv/.complete ## Fetch Kafka's tools and Iceberg for Spark, which tests and benchmarks use
 	@$(JAVA) && export JAVA_HOME && \

@@ -8,6 +8,8 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+from support.properties import examples
 from support.servers.hive import hive_archive, metastore, on_postgres
 from support.servers.nessie import nessie, nessie_jar
 from support.servers.oxia import oxia_program, real_oxia
@@ -21,6 +23,10 @@ SERVERS = ("spark", "nessie_uri", "hive_uri", "postgres_uri", "oxia_url", "aws_a
 FROM_STORES = {"LAKESTREAM_STREAM_TAIL_CACHE_BYTES": "0"}
 """Brokers keep nothing that was appended in memory: what tests read comes from where it is stored."""
 STRICT = os.environ.get("CI", "").lower() == "true" or bool(os.environ.get("LAKESTREAM_REQUIRE_ALL"))
+
+
+settings.register_profile("lakestream", examples(100))
+settings.load_profile("lakestream")
 
 
 def need(found: str | None, what: str) -> str:

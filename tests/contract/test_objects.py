@@ -8,10 +8,11 @@ from uuid import uuid4
 
 import pytest
 from conftest import need
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from simulator.backends import SimulatedObjects
 from support.fakes import simulated
+from support.properties import examples
 from support.servers.emulators import Emulator, azure, gcs, tool, versitygw
 from support.servers.s3 import environment, make_bucket, s3_server
 
@@ -340,7 +341,7 @@ def test_urls_that_are_no_bucket(url: str) -> None:
         objects.open(url)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@examples(25, derandomize=True)
 @given(
     stored=st.lists(st.lists(st.sampled_from(["a", "b", "a-", "a0", "é"]), min_size=1, max_size=3), max_size=8),
     prefix=st.lists(st.sampled_from(["a", "b", "a-"]), max_size=2),

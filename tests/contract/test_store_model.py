@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from support.fakes.simulated import runner
 from support.fakes.stores import BACKENDS
+from support.properties import examples
 
 from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Outcome, Refused, Transaction
 
@@ -106,5 +106,4 @@ class AgainstModel(RuleBasedStateMachine):
 
 def test_store_behaves_like_a_dictionary(backend: str, place: str) -> None:
     machine = type("Machine", (AgainstModel,), {"backend": backend, "place": place})
-    examples = settings(max_examples=30, stateful_step_count=25, deadline=None, derandomize=True)
-    run_state_machine_as_test(machine, settings=examples)
+    run_state_machine_as_test(machine, settings=examples(30, stateful_step_count=25, derandomize=True))

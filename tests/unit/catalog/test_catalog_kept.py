@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.io import InputFile
@@ -23,6 +23,7 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 from pyiceberg.typedef import Record
+from support.properties import examples
 from support.tables.files import ORDERS
 from support.tables.stream_table import StreamTable, run_with_table
 
@@ -111,7 +112,7 @@ def plain_all(records: Sequence[Record]) -> list[Any]:
     return [plain(record) for record in records]
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(kinds=st.lists(st.sampled_from(STEPS), min_size=1, max_size=24))
 async def test_what_is_kept_is_what_is_stored(kinds: list[str]) -> None:
     async def test(table: StreamTable, view: View) -> None:

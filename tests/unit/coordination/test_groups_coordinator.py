@@ -54,8 +54,8 @@ def test_the_next_coordinator_goes_on_from_the_generation_and_the_offsets() -> N
 def test_stopping_gives_the_leases_back_and_answers_who_waits() -> None:
     async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first, world.broker(2) as second:
-            joined = await member(first)
-            waiting = asyncio.ensure_future(first.join("g", joining()))
+            joined = await member(first, session_timeout_ms=500)
+            waiting = asyncio.ensure_future(first.join("g", joining(session_timeout_ms=500)))
             await until(lambda: len(first.groups()[0].machine.members) == 2)
             await first.stop()
             assert (await waiting).error is GroupError.NOT_COORDINATOR
@@ -72,8 +72,8 @@ def test_a_coordinator_that_lost_its_lease_writes_nothing() -> None:
 
     async def test(world: CoordinatorWorld) -> None:
         async with world.broker(1) as first, world.broker(2) as second:
-            old = await member(first)
-            waiting = asyncio.ensure_future(first.join("g", joining()))
+            old = await member(first, session_timeout_ms=500)
+            waiting = asyncio.ensure_future(first.join("g", joining(session_timeout_ms=500)))
             await until(lambda: len(first.groups()[0].machine.members) == 2)
             world.clock.ms += QUICK.lease_ttl_ms + 1
             new = await member(second)
@@ -91,10 +91,10 @@ def test_a_coordinator_that_lost_its_lease_writes_nothing() -> None:
 
 def test_a_lost_lease_is_noticed_without_a_write() -> None:
     async def test(world: CoordinatorWorld) -> None:
-        short = GroupSettings(initial_rebalance_delay_ms=5, lease_ttl_ms=90)
+        short = GroupSettings(initial_rebalance_delay_ms=5, min_session_timeout_ms=20, lease_ttl_ms=90)
         async with world.broker(1, short) as first, world.broker(2) as second:
-            await member(first)
-            waiting = asyncio.ensure_future(first.join("g", joining()))
+            await member(first, session_timeout_ms=500)
+            waiting = asyncio.ensure_future(first.join("g", joining(session_timeout_ms=500)))
             await until(lambda: len(first.groups()[0].machine.members) == 2)
             world.clock.ms += 91
             await member(second)

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.groups.stage import BOTH, RANGE, Scene
+from support.properties import examples
 
 from lakestream.coordination.groups import State
 
@@ -88,4 +88,4 @@ class Crowd(RuleBasedStateMachine):
 
 
 TestCrowd = Crowd.TestCase
-TestCrowd.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestCrowd.settings = examples(60, stateful_step_count=30)

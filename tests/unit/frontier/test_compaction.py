@@ -9,12 +9,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from support.clients.batches import batch, keyed
 from support.clients.wire import Client, span, with_door
 from support.fakes.streams import FakeStreams
+from support.properties import examples
 from support.worlds import memory as lakes
 from support.worlds.memory import SETTINGS, Crash, Fuse, MemoryWorld, Producer
 
@@ -219,7 +220,7 @@ WRITES = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(WRITES, st.integers(0, 2**32), st.integers(1, 80), st.sampled_from(["0", "0.5"]))
 async def test_beside_pipelines_and_other_folds_no_newest_record_goes(
     writes: list[dict[int, list[Pair]]], seed: int, crash_at: int, ratio: str

@@ -10,8 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.properties import examples
 from support.tables.delta import COLUMNS, CONFIGS, SETTINGS, MemoryLog, PlainTables
 from support.tables.simulated import SimulatedTables
 from support.worlds.memory import Crash, Fuse, Fused, Hands
@@ -153,7 +154,7 @@ async def test_a_mirror_that_sleeps_at_any_step_puts_nothing_back() -> None:
     assert not all(blown)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(st.sampled_from(["change", "drop", "mirror", "both"]), st.integers(0, 14)), max_size=12))
 async def test_any_history_of_changes_crashes_and_rivals(steps: list[tuple[str, int]]) -> None:
     scene = Scene()

@@ -7,8 +7,9 @@ from random import Random
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.properties import examples
 from support.worlds.fresh import FRESH, Slow, delete_one_row, fresh_world, make_door, run
 from support.worlds.memory import Crash, Fuse
 
@@ -91,7 +92,7 @@ def test_loads_share_one_commit_and_those_that_come_too_late_for_it_the_next() -
     run(scenario)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     freshness_ms=st.sampled_from([0, 100, 1_000]),
     commit_s=st.sampled_from([0.0, 0.03, 0.3]),
@@ -246,7 +247,7 @@ def test_a_crash_at_any_step_is_finished_by_anybody(at: int) -> None:
     run(scenario)
 
 
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(seed=st.integers(0, 1 << 30), freshness_ms=st.sampled_from([200, 1_000]), deletes=st.booleans())
 def test_engines_that_poll_do_not_starve_the_pipeline(seed: int, freshness_ms: int, deletes: bool) -> None:
     """A load every 50 ms, ticks that take their time, a producer, an engine that deletes rows: every offset is there

@@ -9,9 +9,10 @@ from contextlib import suppress
 import msgspec
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.clients.records import parse
+from support.properties import examples
 from support.worlds.memory import SETTINGS, Crash, Fuse, MemoryWorld, Producer
 
 from lakestream.frontier.collecting.orphans import Orphans
@@ -144,7 +145,7 @@ async def _holds(world: MemoryWorld, file: DataFile, partition: int, offset: int
     return {"_stream_partition": partition, "_offset": offset} in rows
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(0, 2**32), st.integers(1, 60))
 async def test_beside_pipelines_mergers_and_owners_no_row_is_lost_or_doubled(seed: int, crash_at: int) -> None:
     """Random interleavings of two pipelines, two mergers (one of which dies), a collector of orphans and an owner who

@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.clients.batches import keyed
+from support.properties import examples
 from support.worlds import memory as lakes
 from support.worlds.memory import SETTINGS, Crash, Fuse, MemoryWorld, Producer
 
@@ -113,7 +114,7 @@ async def test_nobody_counts_who_was_not_asked_to(monkeypatch: pytest.MonkeyPatc
 KEYS = st.lists(st.one_of(st.none(), st.integers(0, 40).map(lambda n: b"k%d" % n)), max_size=30)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(st.fixed_dictionaries({0: KEYS, 1: KEYS}), min_size=1, max_size=5), st.booleans())
 async def test_counted_bit_by_bit_it_is_the_same_sketch(
     rounds: list[dict[int, list[bytes | None]]], merge: bool

@@ -11,13 +11,14 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 from support.clients.batches import batch
 from support.clients.wire import compose, frame, span
+from support.properties import examples
 
 from lakestream.kafka.apis.registry import APIS
 from lakestream.kafka.errors import MalformedRequest
@@ -89,7 +90,7 @@ def _kios(value: Any, kind: Any, kafka_type: str | None = None) -> Any:
     return value
 
 
-@settings(max_examples=5, deadline=None)
+@examples(5)
 @given(st.data())
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
 def test_what_we_write_is_what_kio_writes(key: int, version: int, data: st.DataObject) -> None:
@@ -167,7 +168,7 @@ def test_large_requests_are_read_like_small_ones_and_share_the_frames_memory(ver
     assert views[3] is None
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.sampled_from([3, 9, 13]), st.data())
 def test_large_requests_that_lie_are_malformed_and_nothing_worse(version: int, data: st.DataObject) -> None:
     whole, _ = _large(version, UUID(int=7))

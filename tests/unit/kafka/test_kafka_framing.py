@@ -3,15 +3,16 @@
 import struct
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.properties import examples
 
 from lakestream.kafka.wire.framing import SCRATCH_BYTES, Framer
 
 sizes = st.one_of(st.integers(0, 64), st.integers(SCRATCH_BYTES - 8, SCRATCH_BYTES + 8), st.just(3 * SCRATCH_BYTES))
 
 
-@settings(deadline=None)
+@examples(100)
 @given(st.lists(sizes, max_size=6), st.lists(st.integers(1, 2 * SCRATCH_BYTES), min_size=1, max_size=8))
 def test_frames_come_out_whole_and_in_order(frame_sizes: list[int], cuts: list[int]) -> None:
     frames = [bytes((index + position) % 251 for position in range(size)) for index, size in enumerate(frame_sizes)]

@@ -5,20 +5,21 @@ import logging
 import struct
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from support.clients.batches import batch
 from support.clients.wire import Client, door, frame, span, until
 from support.fakes.loops import run
 from support.fakes.streams import FakeStreams
+from support.properties import examples
 
 from lakestream.coordination.settings import GroupSettings
 from lakestream.kafka.apis.registry import APIS
 from lakestream.kafka.settings import KafkaSettings
 
 SMALL = KafkaSettings(max_frame_bytes=100_000, groups=GroupSettings(initial_rebalance_delay_ms=1))
-quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 PRODUCE = {
     "transactional_id": None,
     "acks": -1,

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from support.clients.batches import batch
 from support.clients.wire import SETTINGS, Client, door, frame, span, until, with_door
 from support.fakes.loops import run
 from support.fakes.streams import FakeStreams
+from support.properties import examples
 
 from lakestream.kafka.receiving import LARGE_BYTES, SLOW_BYTES_PER_S, SMALL_BYTES, Arrival, Pools
 from lakestream.kafka.settings import KafkaSettings
@@ -76,7 +77,7 @@ sizes = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(st.data(), st.lists(st.tuples(sizes, st.booleans()), min_size=1, max_size=40), st.integers(MIB, 64 * MIB))
 def test_every_request_arrives_or_is_cut_off(data: st.DataObject, wanted: list[tuple[int, bool]], limit: int) -> None:
     """However large they are and in whatever order they come: nobody waits for ever, and the limit holds."""

@@ -6,8 +6,9 @@ from unittest.mock import patch
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.properties import examples
 
 from lakestream.errors import Unavailable
 from lakestream.metadata import feed
@@ -54,7 +55,7 @@ async def test_a_reader_is_told_of_each_touch_once() -> None:
     assert (await reading.read()).topics == {topic(1)}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 1 << 30))
 async def test_nobody_misses_a_touch_or_is_told_that_something_may_be_missing(seed: int) -> None:
     """Readers that come at any time, and a broker that touches more than its row holds."""

@@ -8,8 +8,9 @@ from zlib import crc32
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.properties import examples
 
 from lakestream.errors import CorruptObject
 from lakestream.metadata import codec
@@ -39,7 +40,7 @@ KINDS: tuple[Any, ...] = (
 )
 MEMORY_BYTES = 4 << 20
 
-quick = settings(max_examples=120, deadline=None, derandomize=True)
+quick = examples(120, derandomize=True)
 numbers = st.one_of(st.integers(-3, 70), st.sampled_from([2**31, 2**32 - 1, 2**63 - 1, -(2**63), 2**64 - 1]))
 anything = st.recursive(
     st.one_of(st.none(), st.booleans(), numbers, st.floats(), st.text(max_size=5), st.binary(max_size=16)),

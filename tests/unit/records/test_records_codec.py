@@ -8,15 +8,16 @@ import google_crc32c
 import numpy as np
 import pytest
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy, _DefaultRecordBatchPy
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.clients.twin import Row, batch, body, frame, rows_of, signed_crc, varint
+from support.properties import examples
 
 from lakestream.errors import CorruptObject, CorruptRecords
 from lakestream.records import Arena, Columns, Encoder, Run, control_batch, crc32c, decode, encode, stamp, walk
 
 NEWEST_MS = 253_402_300_799_999
-quick = settings(max_examples=60, deadline=None, derandomize=True)
+quick = examples(60, derandomize=True)
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 

@@ -8,10 +8,11 @@ import struct
 import google_crc32c
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from support.clients.batches import batch as client_batch
 from support.clients.twin import Row, batch, rows_of
+from support.properties import examples
 
 from lakestream.errors import CorruptRecords
 from lakestream.records import Arena, Run, columns, control_batch, decode, encode, encoding, stamp
@@ -90,9 +91,7 @@ def reseal(run: bytearray) -> None:
         position = end
 
 
-@settings(
-    max_examples=600, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(600, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_mutations(data: st.DataObject) -> None:
     run = bytearray(data.draw(st.sampled_from(SEEDS)))
@@ -113,9 +112,7 @@ def test_mutations(data: st.DataObject) -> None:
         pass
 
 
-@settings(
-    max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(200, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_lying_headers(data: st.DataObject) -> None:
     """Counts, deltas and lengths at their extremes."""

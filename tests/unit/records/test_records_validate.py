@@ -5,10 +5,11 @@ import struct
 import cramjam
 import google_crc32c
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.clients.batches import batch as client_batch
 from support.clients.twin import Row, batch, body, frame, varint
+from support.properties import examples
 
 from lakestream.errors import (
     CorruptRecords,
@@ -246,7 +247,7 @@ def test_xerial_blocks_are_joined() -> None:
     check(frame(packed, ROWS, attributes=2))
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@examples(300, derandomize=True)
 @given(st.data())
 def test_no_mutation_is_more_than_an_error(data: st.DataObject) -> None:
     """Under a valid checksum, so that the deep checks see it; a batch that is taken is one that walks."""
@@ -266,7 +267,7 @@ def test_no_mutation_is_more_than_an_error(data: st.DataObject) -> None:
     assert info.record_count == info.last_offset_delta + 1 > 0
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(200, derandomize=True)
 @given(st.binary(max_size=200))
 def test_no_bytes_are_more_than_an_error(data: bytes) -> None:
     with pytest.raises(RequestError):

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
+from support.properties import examples
 from support.tables.foreign import Lake, table
 from support.tables.puffin import Puffin
 
@@ -60,7 +61,7 @@ async def refused(lake: Lake, words: str) -> None:
         await offsets(lake)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.lists(st.sets(st.integers(0, ROWS - 1)), min_size=1, max_size=3))
 async def test_no_row_that_a_vector_names_is_served_and_every_other_is(gone: list[set[int]]) -> None:
     lake = await lake_of(len(gone))

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from aiokafka.record.memory_records import MemoryRecords
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.clients.twin import Row, batch
+from support.properties import examples
 from support.tables.foreign import BASE_MS, Lake, expected, shuffled, table
 
 from lakestream.errors import CorruptObject
@@ -107,7 +108,7 @@ def random_group(rng: random.Random, partition: int, offset: int) -> list[Placed
     return found
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@examples(80, derandomize=True)
 @given(
     seed=st.integers(0, 1_000_000),
     group_count=st.integers(1, 5),

@@ -12,9 +12,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.clients.records import parse
+from support.properties import examples
 from support.tables.foreign import Lake, expected, shuffled, table
 from support.tables.views import view_of
 
@@ -28,7 +29,7 @@ from lakestream.table.reading import segments
 from lakestream.table.reading.history import HistoryReader
 from lakestream.table.shape import RAW
 
-quick = settings(max_examples=40, deadline=None, derandomize=True)
+quick = examples(40, derandomize=True)
 
 
 @contextmanager
@@ -121,7 +122,7 @@ async def test_any_layout(
                 assert await lake.replay(start, end, partition=partition, max_bytes=rng.choice([1, 200, 5000])) == want
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@examples(25, derandomize=True)
 @given(
     seed=st.integers(0, 100_000),
     file_count=st.integers(3, 9),

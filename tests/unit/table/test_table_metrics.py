@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import (
     MetricModeTypes,
@@ -17,6 +17,7 @@ from pyiceberg.io.pyarrow import (
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
 )
+from support.properties import examples
 from support.tables import foreign as lake
 from support.tables.shapes import ITEMS
 
@@ -64,7 +65,7 @@ def by_pyiceberg(data: bytes, metadata: Any) -> dict[str, Any]:
     return data_file_statistics_from_parquet_metadata(footer, plan, columns).to_serialized_dict()
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     groups=st.lists(st.lists(keys, min_size=1, max_size=8), min_size=1, max_size=3),
     shape=st.sampled_from([RAW, ITEMS]),

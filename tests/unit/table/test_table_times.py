@@ -7,8 +7,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.properties import examples
 from support.tables.foreign import BASE_MS, Lake, expected, shuffled, table
 from support.tables.views import view_of
 
@@ -17,7 +18,7 @@ from lakestream.table.parquet.footers import ParquetFooter, parse_footers
 from lakestream.table.reading.files import UNBOUNDED
 from lakestream.table.shape import RAW
 
-quick = settings(max_examples=40, deadline=None, derandomize=True)
+quick = examples(40, derandomize=True)
 
 
 @quick

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from datafusion import SessionContext
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.properties import examples
 from support.tables import foreign as lake
 from support.tables.former import former
 
@@ -104,7 +105,7 @@ def bounds(data: bytes) -> list[object]:
     ]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(groups=st.lists(st.lists(row, min_size=1, max_size=40), min_size=1, max_size=3))
 def test_arrow_reads_what_was_written(groups: list[list[dict[str, Any]]]) -> None:
     """Whatever is null or empty. Schema and bounds are those of former files, and every chunk has its checksum."""

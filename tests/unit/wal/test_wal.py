@@ -6,8 +6,9 @@ from uuid import UUID
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.properties import examples
 
 from lakestream import wal
 from lakestream.errors import CorruptObject, ObjectMissing
@@ -79,7 +80,7 @@ def sample() -> tuple[bytes, wal.BuiltObject]:
     return b"".join(built.parts), built
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@examples(100, derandomize=True)
 @given(sections=sections, receipts=receipts)
 async def test_what_is_built_is_read_back(sections: list[Section], receipts: list[Receipt]) -> None:
     built = build(sections, receipts)
@@ -180,7 +181,7 @@ async def test_every_flipped_bit_outside_the_sections_is_detected() -> None:
                 await read(bytes(damaged))
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@examples(100, derandomize=True)
 @given(data=st.data(), sections=sections, receipts=receipts)
 async def test_damage_anywhere_is_detected(
     data: st.DataObject, sections: list[Section], receipts: list[Receipt]
@@ -225,7 +226,7 @@ async def test_bytes_before_the_object_are_detected() -> None:
             await read(bytes(extra) + data)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@examples(50, derandomize=True)
 @given(st.binary(max_size=200))
 async def test_other_bytes_are_no_wal_object(data: bytes) -> None:
     with pytest.raises(CorruptObject, match=KEY):

@@ -5,8 +5,9 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.properties import examples
 
 from lakestream import wal
 from lakestream.errors import CorruptObject
@@ -21,7 +22,7 @@ TOPIC = UUID(int=3)
 MEMORY_BYTES = 8 << 20
 """More than any of these objects could honestly need."""
 
-quick = settings(max_examples=150, deadline=None, derandomize=True)
+quick = examples(150, derandomize=True)
 numbers = st.one_of(
     st.integers(-3, 70), st.sampled_from([2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**53, 2**63 - 1, -(2**63), 2**64 - 1])
 )
