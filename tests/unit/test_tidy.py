@@ -133,9 +133,9 @@ def test_only_the_command_line_prints() -> None:
 def test_tests_leave_the_event_loop_to_pytest() -> None:
     """`async def test_…` has a loop. Only what is about loops, or runs in a thread of its own, makes another."""
     own = {
-        "tests/integration/test_external_spark.py",
-        "tests/integration/test_rewrite.py",
-        "tests/unit/objects/test_objects_shared_reads.py",
+        "tests/integration/external/test_external_spark.py",
+        "tests/integration/engines/test_rewrite.py",
+        "tests/unit/objects/local/test_objects_shared_reads.py",
     }
     found = {
         _id(path)

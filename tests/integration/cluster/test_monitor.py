@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from support.worlds.processes import ProcessWorld, free_ports
 
-DOCS = Path(__file__).parents[2] / "docs" / "METRICS.md"
+DOCS = Path(__file__).parents[3] / "docs" / "METRICS.md"
 
 
 def get(port: int, path: str) -> tuple[int, str]:

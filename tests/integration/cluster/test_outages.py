@@ -31,7 +31,7 @@ SETTLE_S = 120.0
 SHORT_S = float(os.environ.get("OUTAGE_SECONDS", "6"))
 LONG_S = 60.0
 SPARK_S = 300.0
-SKEWED = Path(__file__).parents[1] / "support" / "skewed"
+SKEWED = Path(__file__).parents[2] / "support" / "skewed"
 LENGTHS = [SHORT_S, pytest.param(LONG_S, marks=pytest.mark.slow)]
 
 

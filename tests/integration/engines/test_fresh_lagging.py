@@ -15,7 +15,7 @@ from duckdb_extensions import import_extension
 from pyiceberg.catalog.rest import RestCatalog
 from support.worlds.processes import ProcessWorld
 
-README = Path(__file__).parents[2] / "README.md"
+README = Path(__file__).parents[3] / "README.md"
 BATCH = b"x" * 50_000
 SMALL_CUTS = {"LAKESTREAM_FRESH_MAX_BYTES": "300000", "LAKESTREAM_FRESH_TILE_BYTES": "100000"}
 TOLD = {"lakestream.freshness", "lakestream.lag", "lakestream.end-offsets", "lakestream.as-of"}
