@@ -33,7 +33,7 @@ def run() -> list[Result]:
             produce(server, "tail", RECORDS, SIZE_BYTES)
         one = _compared("tail consume", ours, peer, _one, 0.9)
         ten = _compared(f"{READERS} consumers", ours, peer, _many, 1.0)
-        _fill_the_table(ours)
+        fill_the_table(ours)
         time.sleep(LATE_S)
         late = _compared("consumer a minute late", ours, peer, _one, 0.8)
     return [*one, *ten, *late]
@@ -74,7 +74,7 @@ def _medians(rounds: list[Figures]) -> Figures:
     return median(rate for rate, _ in rounds), median(cost for _, cost in rounds)
 
 
-def _fill_the_table(server: Server) -> None:
+def fill_the_table(server: Server) -> None:
     """Afterwards the topic has no record that is not in its table."""
     command = [sys.executable, "-m", "lakestream.cli", "pipeline", "--once", "--data", str(server.directory)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -50,6 +50,8 @@ def consume_many(server: Server, topic: str, readers: int) -> float:
         raise SystemExit("kcat was not found: run `make kcat`")
     command = [kcat, "-b", server.bootstrap, "-C", "-t", topic, "-o", "beginning", "-e", "-q", "-f", "", "-u"]
     options = ["-X", "fetch.max.bytes=50000000", "-X", "max.partition.fetch.bytes=8000000"]
+    # The end is found by a fetch that waits in vain.
+    options += ["-X", "fetch.wait.max.ms=10"]
     started = time.perf_counter()
     running = [subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL) for _ in range(readers)]
     for process in running:

@@ -1,5 +1,5 @@
 """Replay from the table: Parquet files in a directory to record batches, as a fetch below the frontier reads them, with
-a broker's allocators and its collector of cycles."""
+a broker's allocators and its collector of cycles; then through a real broker (`replay_served`)."""
 
 import asyncio
 import io
@@ -7,6 +7,7 @@ import tempfile
 import time
 from uuid import UUID
 
+from benchmarks import replay_served
 from benchmarks.records import make_runs
 from benchmarks.result import QUICK, Result, reaches
 from benchmarks.settled import settled
@@ -34,10 +35,11 @@ def run() -> list[Result]:
     keep_freed_memory()
     keep_decoded_memory()
     with settled():
-        return [
+        alone = [
             reaches(f"replay {value_bytes} B from Parquet, per core", _measure(value_bytes), "MB/s", at_least=400)
             for value_bytes in (1000, 100)
         ]
+    return [*alone, *replay_served.run()]
 
 
 def _measure(value_bytes: int) -> float:

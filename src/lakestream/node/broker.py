@@ -21,9 +21,11 @@ from lakestream.node.places import advertised, taken
 from lakestream.node.storage.backends import Backends, open_backends
 from lakestream.node.storage.lazy import LazyTables
 from lakestream.records import warm_up
+from lakestream.runtime.memory import memory_limit_bytes
 from lakestream.settings import Settings
 from lakestream.stream import Streams
 from lakestream.stream.engine import StreamEngine
+from lakestream.stream.settings import history_cache_bytes
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +40,7 @@ async def run_broker(settings: Settings, ready: Callable[[], None], stop: asynci
     _allow_connections()
     await asyncio.to_thread(warm_up)
     async with open_backends(settings) as backends:
-        tables = LazyTables(backends, settings.stream.history_cache_bytes)
+        tables = LazyTables(backends, history_cache_bytes(settings.stream, memory_limit_bytes()))
         try:
             await _serve(settings, backends, tables, ready, stop)
         finally:

@@ -21,7 +21,9 @@ class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Requests in work and what is uploaded of them. The two caches below come on top."""
     tail_cache_bytes: int | None = None
     """What was appended lately, in the table already or not. None: a sixteenth of the memory, 128 MiB to 1 GiB."""
-    history_cache_bytes: int = 128 * MIB
+    history_cache_bytes: int | None = None
+    """Rows of tables that are being replayed. None: a thirty-second of the memory, 128 to 512 MiB. A partition that is
+    replayed takes a row group, 16 MiB as a rule, and another that is read ahead."""
     view_check_ms: int = 500
     generation_check_ms: int = 5_000
     receipt_idle_ms: int = 5_000
@@ -36,6 +38,11 @@ class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def tail_cache_bytes(settings: StreamSettings, memory_bytes: int) -> int:
     chosen = settings.tail_cache_bytes
     return min(max(memory_bytes // 16, 128 * MIB), 1024 * MIB) if chosen is None else chosen
+
+
+def history_cache_bytes(settings: StreamSettings, memory_bytes: int) -> int:
+    chosen = settings.history_cache_bytes
+    return min(max(memory_bytes // 32, 128 * MIB), 512 * MIB) if chosen is None else chosen
 
 
 class Pace(msgspec.Struct, frozen=True):

@@ -41,10 +41,12 @@ class HistorySource(Protocol):
         max_bytes: int,
         changed: bool = False,
         compression: BatchCompression | None = None,
+        spare: bool = False,
     ) -> History:
         """The records of the partition from the first at or after `offset`, below end_offset: at least one if there is
         one, then as many as fit max_bytes uncompressed. `changed`: also those that are not what their checksums say, as
-        they are. `compression`: of the batches; None: none."""
+        they are. `compression`: of the batches; None: none. `spare`: none of the records, and `offset` as the next
+        one, where they would have to be loaded while readers take each other's memory away."""
         ...
 
     async def first_at_or_after(

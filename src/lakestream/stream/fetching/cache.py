@@ -26,7 +26,7 @@ _BATCH_BYTES: Final = 200
 """What an entry, and each batch in it, takes beside the records."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class ExtentBytes:
     """An extent's bytes with their final offsets; `batches` tells where each begins."""
 
@@ -43,6 +43,12 @@ class ExtentBytes:
             if offset < next_offset:
                 return batch.position
         return len(self.data)
+
+    def offset_at(self, position: int) -> int:
+        """The first offset of the batch that begins there; at the end of the bytes, the first after them."""
+        if position == len(self.data):
+            return self.end_offset
+        return self.base_offset + sum(batch.record_count for batch in self.batches if batch.position < position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,7 @@ class ExtentCache:
         """`bucket`: how the bucket is read, if not as it is."""
         self._bucket = bucket
         self._stores = stores
-        self._limit_bytes = limit_bytes
+        self.limit_bytes = limit_bytes
         self._used_bytes = 0
         self.hits = self.misses = 0
         self._entries: OrderedDict[_Key, tuple[ExtentBytes | _Appended, int]] = OrderedDict()
@@ -77,6 +83,10 @@ class ExtentCache:
         """Takes in what was just appended: `runs` joined are the extent's bytes, and must not change any more."""
         if (partition, extent.base_offset) not in self._entries:
             self._put(partition, extent.base_offset, _Appended(runs, extent), sum(map(len, runs)) + _ENTRY_BYTES)
+
+    def holds(self, partition: StreamPartition, base_offset: int) -> bool:
+        """Whether the extent is in memory, or on its way there."""
+        return (partition, base_offset) in self._entries or (partition, base_offset) in self._reads
 
     def find(self, partition: StreamPartition, offset: int) -> ExtentBytes | None:
         """The extent that holds the offset, if it is in memory."""
@@ -135,7 +145,7 @@ class ExtentCache:
         self._entries[partition, base_offset] = entry, size_bytes
         insort(self._bases.setdefault(partition, []), base_offset)
         self._used_bytes += size_bytes
-        while self._used_bytes > self._limit_bytes:
+        while self._used_bytes > self.limit_bytes:
             self._drop(next(iter(self._entries)))
 
     def _drop(self, key: _Key) -> None:

@@ -7,18 +7,21 @@ an alarm, never a skip.
 """
 
 import asyncio
+import functools
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from lakestream.errors import CorruptObject, LakestreamError, ObjectMissing, OffsetOutOfRange, StorageError, Unavailable
+from lakestream.metadata.log.head import Extent
 from lakestream.metadata.log.partition import head_address
 from lakestream.metadata.store import Store
 from lakestream.metadata.topics.list import Topics
 from lakestream.model import StreamPartition
 from lakestream.objects.store import Buffer
 from lakestream.records import BatchCompression, BatchInfo, control_batch
+from lakestream.runtime.read_ahead import ReadAhead
 from lakestream.stream.fetching.cache import ExtentBytes, ExtentCache
 from lakestream.stream.fetching.tails import Tail, Tails
 from lakestream.stream.fetching.views import ViewCache, frontier_of, intact_from
@@ -28,6 +31,9 @@ from lakestream.table.view import View
 log = logging.getLogger(__name__)
 
 _ROUTES_TRIED = 4
+_AHEAD_BYTES: Final = 32 * 1024 * 1024
+_AHEAD_EXTENTS: Final = 32
+"""What is read of the WAL before its readers ask: of all partitions together, and of one."""
 HEAD_CHECK_S: Final = 1.0
 """For so long a broker may serve records that another has deleted."""
 
@@ -51,6 +57,8 @@ class Fetched:
     high_watermark: int = -1
     log_start: int = -1
     error: LakestreamError | None = None
+    is_left_out: bool = False
+    """There are records, for which there is no room in this answer or in memory."""
 
     @property
     def size_bytes(self) -> int:
@@ -67,6 +75,7 @@ class Fetcher:
         self._views = views
         self._history = history
         self._topics = topics
+        self._ahead: ReadAhead[ExtentBytes] = ReadAhead(min(_AHEAD_BYTES, cache.limit_bytes // 4))
 
     async def fetch(
         self, requests: Sequence[FetchPartition], *, min_bytes: int, max_bytes: int, max_wait_ms: int
@@ -76,7 +85,7 @@ class Fetcher:
         while True:
             results = await self._collect(requests, max_bytes)
             missing_bytes = min(min_bytes, max_bytes) - sum(result.size_bytes for result in results)
-            if missing_bytes <= 0 or any(result.error for result in results):
+            if missing_bytes <= 0 or any(result.error or result.is_left_out for result in results):
                 return results
             if not await self._grown(requests, missing_bytes, deadline_s):
                 return results
@@ -148,16 +157,18 @@ class Fetcher:
             tail = self._tails.get(partition)
             _check_range(request, tail)
             parts: list[Buffer] | None = []
+            left_out = False
             if request.offset < tail.end_offset and (budget_bytes > 0 or at_least_one):
                 view = await self._views.current(partition.topic_id, reload=attempt > 0)
                 try:
                     parts = await self._route(view, tail, request, budget_bytes, at_least_one=at_least_one)
+                    left_out = not parts
                 except ObjectMissing as error:
                     trouble, parts = error, None
             if parts is not None:
                 if request.offset < frontier_of(view, partition.index):
                     tail = await self._after_the_view(request, tail)
-                return Fetched(partition, parts, tail.end_offset, tail.head.log_start)
+                return Fetched(partition, parts, tail.end_offset, tail.head.log_start, is_left_out=left_out)
         if trouble is not None and await self._views.current(partition.topic_id, reload=True) != view:
             raise Unavailable(f"{view.table if view else 'the table'} changes faster than it is read: fetch again")
         raise trouble or StorageError(
@@ -185,16 +196,20 @@ class Fetcher:
             recent = self._read_recent(view, request, budget_bytes, at_least_one=at_least_one)
             if recent:
                 return recent
-            history = await self._read_table(view, request, frontier, max(budget_bytes, 1))
+            history = await self._read_table(view, request, frontier, max(budget_bytes, 1), spare=not at_least_one)
             if history.parts:
                 return self._within(list(history.parts), budget_bytes, at_least_one=at_least_one)
+            if history.next_offset == offset:
+                return []
             if frontier >= tail.end_offset:
                 return [control_batch(offset, frontier - 1)]
             offset = frontier
         tail.trim(frontier)
         return await self.read_extents(tail, request.partition, offset, budget_bytes, at_least_one=at_least_one)
 
-    async def _read_table(self, view: View, request: FetchPartition, frontier: int, max_bytes: int) -> History:
+    async def _read_table(
+        self, view: View, request: FetchPartition, frontier: int, max_bytes: int, *, spare: bool
+    ) -> History:
         """Records that an engine has changed are an error, unless the topic's owner takes them for its records."""
         partition = request.partition
 
@@ -207,6 +222,7 @@ class Fetcher:
                 max_bytes=max_bytes,
                 changed=changed,
                 compression=request.compression,
+                spare=spare,
             )
 
         try:
@@ -225,11 +241,24 @@ class Fetcher:
         extents = list(tail.extents_from(offset))
         if not extents or extents[0].base_offset > offset:
             return None
+        if self._ahead.follows(partition, offset):
+            self._read_ahead(partition, extents[1:])
         taken = _Taken(budget_bytes, at_least_one=at_least_one)
         for extent in extents:
-            if not taken.take(await self._cache.read(partition, extent), offset):
+            found = await self._cache.read(partition, extent)
+            self._ahead.came((partition, extent.base_offset), found)
+            if not taken.take(found, offset):
                 break
+        if taken.parts:
+            self._ahead.ended(partition, taken.next_offset)
         return taken.parts
+
+    def _read_ahead(self, partition: StreamPartition, extents: Sequence[Extent]) -> None:
+        """Side by side, those that follow: for this answer, and for the next."""
+        for extent in extents[:_AHEAD_EXTENTS]:
+            key = partition, extent.base_offset
+            if not self._cache.holds(*key):
+                self._ahead.begin(key, extent.length, functools.partial(self._cache.read, partition, extent))
 
     def _read_recent(
         self, view: View, request: FetchPartition, budget_bytes: int, *, at_least_one: bool
@@ -263,6 +292,8 @@ class _Taken:
 
     def __init__(self, budget_bytes: int, *, at_least_one: bool) -> None:
         self.parts: list[Buffer] = []
+        self.next_offset = -1
+        """What comes after the parts."""
         self._left_bytes = budget_bytes
         self._at_least_one = at_least_one
 
@@ -274,6 +305,7 @@ class _Taken:
             end = _whole_batches(extent.batches, start, self._left_bytes, at_least_one=needs_one)
         if end > start:
             self.parts.append(extent.data[start:end])
+            self.next_offset = extent.offset_at(end)
             self._left_bytes -= end - start
         return end == len(extent.data) and self._left_bytes > 0
 

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final
+from uuid import UUID
 
 import numpy as np
 
@@ -11,17 +12,22 @@ from lakestream.errors import CorruptObject
 from lakestream.model import DataFile
 from lakestream.objects.store import ObjectStore
 from lakestream.records import BatchCompression, Encoder, compressed
+from lakestream.runtime.read_ahead import ReadAhead
 from lakestream.table.parquet.files import ParquetFiles
 from lakestream.table.port import CacheCounts, History
 from lakestream.table.reading.cache import SharedCache
-from lakestream.table.reading.deletes import load_deletes
+from lakestream.table.reading.deletes import Deleted, load_deletes
 from lakestream.table.reading.files import FileIndex, index_of
 from lakestream.table.reading.rows import DecodedGroup, RowPlaces, RowReader
-from lakestream.table.reading.segments import SegmentReader
+from lakestream.table.reading.segments import Segment, SegmentReader
 from lakestream.table.view import View
 
 CACHE_BYTES: Final = 256 * 1024 * 1024
 _KEPT_INDEXES: Final = 64
+_AHEAD_SHARE: Final = 3
+"""Of the cache, for what is read ahead: less than what readers are in."""
+_LEFT_OUT_S: Final = 3.0
+_LEFT_OUT_KEPT: Final = 10_000
 _INLINE_BYTES: Final = 1024 * 1024
 """Encoding this much takes less than a thread costs."""
 
@@ -35,6 +41,9 @@ class HistoryReader:
         self._cache = SharedCache(cache_bytes)
         self._rows = RowReader(self._files, self._cache)
         self._segments = SegmentReader(self._rows, cache_bytes // 4)
+        self._ahead: ReadAhead[Encoder] = ReadAhead(cache_bytes // _AHEAD_SHARE)
+        self._left_out: OrderedDict[tuple[UUID, int], float] = OrderedDict()
+        """Partitions that readers have asked for in vain, and since when."""
         self._indexes: OrderedDict[int, tuple[Sequence[DataFile], FileIndex]] = OrderedDict()
 
     def cache_counts(self) -> CacheCounts:
@@ -50,10 +59,15 @@ class HistoryReader:
         max_bytes: int,
         changed: bool = False,
         compression: BatchCompression | None = None,
+        spare: bool = False,
     ) -> History:
         """The records of the partition from the first at or after `offset`, below end_offset: at least one if there is
         one, then as many as fit max_bytes uncompressed. What cannot be served is an error of its own offset: what is
-        before it comes first. `changed`: also records that are not what their checksums say, as they are."""
+        before it comes first. `changed`: also records that are not what their checksums say, as they are.
+        `spare`: none at all, where they would have to be loaded while memory is short; that does not last for ever."""
+        if spare and self._is_left_out(view, partition, offset):
+            return History([], offset)
+        self._left_out.pop((view.topic_id, partition), None)
         history = await self._read(
             view,
             partition=partition,
@@ -62,6 +76,7 @@ class HistoryReader:
             max_bytes=max_bytes,
             changed=changed,
         )
+        self._ahead.ended((view.topic_id, partition), history.next_offset)
         if compression is None or not compression.codec:
             return history
         parts = [await asyncio.to_thread(compressed, part, compression) for part in history.parts]
@@ -79,6 +94,8 @@ class HistoryReader:
     ) -> History:
         index = self._index(view.files)
         deleted = await load_deletes(view.deletes, self._files, self._cache)
+        reader = view.topic_id, partition
+        reads_on = self._ahead.follows(reader, offset)
         parts: list[memoryview] = []
         left_bytes = max_bytes
         while offset < end_offset and (left_bytes > 0 or not parts):
@@ -92,6 +109,9 @@ class HistoryReader:
                 return History(parts, end_offset)
             covered = min(segment.end_offset, end_offset)
             encoder = segment.encoder
+            self._ahead.came((*reader, offset), encoder)
+            if reads_on and segment.key is not None and covered < end_offset:
+                self._read_ahead(index, deleted, partition, segment, end_offset, (*reader, covered))
             start, stop = np.searchsorted(encoder.offsets, [offset, covered]).tolist()
             if start < stop:
                 try:
@@ -106,10 +126,33 @@ class HistoryReader:
                 left_bytes -= len(part)
                 if after < stop:
                     return History(parts, int(encoder.offsets[after - 1]) + 1)
+            if reads_on and segment.key is not None:
+                self._cache.let_go_first(segment.key)
             offset = covered
             if segment.glance and parts:
                 break
         return History(parts, offset)
+
+    def _is_left_out(self, view: View, partition: int, offset: int) -> bool:
+        if not self._cache.is_short or self._segments.is_held(self._index(view.files), partition, offset):
+            return False
+        now_s = asyncio.get_running_loop().time()
+        since_s = self._left_out.setdefault((view.topic_id, partition), now_s)
+        if len(self._left_out) > _LEFT_OUT_KEPT:
+            self._left_out.popitem(last=False)
+        return now_s - since_s < _LEFT_OUT_S
+
+    def _read_ahead(
+        self, index: FileIndex, deleted: Deleted, partition: int, segment: Segment, end_offset: int, key: Hashable
+    ) -> None:
+        """What follows the segment, which is about as large."""
+
+        async def load() -> Encoder | None:
+            found = await self._segments.find(index, deleted, partition, segment.end_offset, end_offset, ahead=True)
+            return None if found is None else found.encoder
+
+        if not self._cache.is_short:
+            self._ahead.begin(key, segment.encoder.size_bytes, load)
 
     async def first_at_or_after(
         self,

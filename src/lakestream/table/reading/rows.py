@@ -1,7 +1,7 @@
 """Rows of row groups, decoded once and kept: whole records, or only where and when they are."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any, Final, TypeVar
@@ -195,6 +195,11 @@ class RowReader:
                 )
         return [[DecodedGroup(row_group, footer) for row_group in footer.groups] for footer in footers]
 
+    @staticmethod
+    def records_key(group: DecodedGroup, deleted: Deleted) -> Hashable:
+        """What the cache has the records of a row group under."""
+        return ("records", *group.name, deleted.token(group.row_group.path))
+
     async def records(self, group: DecodedGroup, deleted: Deleted, partition: int) -> Encoder:
         """The partition's records of a row group, by offset."""
 
@@ -206,7 +211,7 @@ class RowReader:
         async def load() -> GroupRecords:
             return await self.read(group, decode, pieces=True)
 
-        key = ("records", *group.name, deleted.token(group.row_group.path))
+        key = self.records_key(group, deleted)
         records = await self.cache.get(key, load, lambda loaded: loaded.size_bytes)
         return await records.encoder(partition)
 

@@ -42,11 +42,12 @@ _Opened = dict[str, list[DecodedGroup]]
 @dataclass(frozen=True, slots=True)
 class Segment:
     """All records of a partition from the offset it was found for up to (not with) `end_offset`. After a `glance`, what
-    follows takes long: it is better given away first."""
+    follows takes long: it is better given away first. `key`: what the cache has it under, if it is kept."""
 
     encoder: Encoder
     end_offset: int
     glance: bool = False
+    key: Hashable = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,8 @@ class _Alone:
     group: DecodedGroup
     low: int
     high: int
+    key: Hashable
+    """What the cache has its records under."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,27 +82,50 @@ class SegmentReader:
         self._glanced: OrderedDict[Hashable, None] = OrderedDict()
         self._alone: OrderedDict[tuple[int, int], _Alone] = OrderedDict()
 
+    def is_held(self, index: FileIndex, partition: int, offset: int) -> bool:
+        """Whether what a reader who reads on finds at the offset is in memory, or on its way there."""
+        alone = self._known(index, partition, offset)
+        return alone is not None and self._rows.cache.holds(alone.key)
+
     async def find(
-        self, index: FileIndex, deleted: Deleted, partition: int, offset: int, end_offset: int, *, hurry: bool = False
+        self,
+        index: FileIndex,
+        deleted: Deleted,
+        partition: int,
+        offset: int,
+        end_offset: int,
+        *,
+        hurry: bool = False,
+        ahead: bool = False,
     ) -> Segment | None:
         """The segment that holds the first offset at or after `offset` that a file may have; None: there is none below
-        end_offset. Who is in a `hurry` is content with a glance."""
+        end_offset. Who is in a `hurry` is content with a glance. `ahead`: nobody is there yet."""
         opened: _Opened = {}
         while offset < end_offset:
-            alone = self._alone.get((id(index), partition))
-            if alone is not None and alone.index() is index and alone.low <= offset <= alone.high:
-                return Segment(await self._rows.records(alone.group, deleted, partition), _after(alone.high))
+            alone = self._known(index, partition, offset)
+            if alone is not None:
+                return await self._whole(alone.group, deleted, partition, alone.high)
             cluster, high = await self._cluster(index, opened, partition, offset)
             if not cluster:
                 offset = high
                 continue
             if len(cluster) == 1:
-                self._remember(index, partition, _Alone(weakref.ref(index), cluster[0], offset, high))
-                return Segment(await self._rows.records(cluster[0], deleted, partition), _after(high))
+                if not ahead:
+                    key = self._rows.records_key(cluster[0], deleted)
+                    self._remember(index, partition, _Alone(weakref.ref(index), cluster[0], offset, high, key))
+                return await self._whole(cluster[0], deleted, partition, high)
             if await self._refine(cluster, deleted):
                 continue
             return await self._chunk(cluster, deleted, partition, offset, _after(high), hurry=hurry)
         return None
+
+    def _known(self, index: FileIndex, partition: int, offset: int) -> _Alone | None:
+        alone = self._alone.get((id(index), partition))
+        return alone if alone is not None and alone.index() is index and alone.low <= offset <= alone.high else None
+
+    async def _whole(self, group: DecodedGroup, deleted: Deleted, partition: int, high: int) -> Segment:
+        encoder = await self._rows.records(group, deleted, partition)
+        return Segment(encoder, _after(high), key=self._rows.records_key(group, deleted))
 
     def _remember(self, index: FileIndex, partition: int, alone: _Alone) -> None:
         """Who reads on comes back to the same row group for every answer."""
@@ -192,7 +218,8 @@ class SegmentReader:
                 encoder = await self._take(cluster, merged, first, after)
                 return Segment(encoder, int(merged.offset[after]), glance=True)
         encoder = await self._rows.cache.get(key, load, lambda loaded: loaded.size_bytes)
-        return Segment(encoder, int(merged.offset[stop]) if stop < len(merged.offset) else end_offset)
+        after = int(merged.offset[stop]) if stop < len(merged.offset) else end_offset
+        return Segment(encoder, after, key=key)
 
     async def _first_look(
         self, cluster: list[DecodedGroup], deleted: Deleted, partition: int, offset: int, end_offset: int
