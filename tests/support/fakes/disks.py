@@ -13,12 +13,14 @@ CLUSTER = "cluster"
 
 
 class FailingObjects:
-    """Implements `ObjectStore`. `down`: nothing is answered with anything but an error. `hangs`: puts never end."""
+    """Implements `ObjectStore`. `down`: nothing is answered with anything but an error. `hangs`: puts never end.
+    `lost`: of the next reads of WAL objects, and of lists, so many get no answer."""
 
     def __init__(self, url: str) -> None:
         self.core = MemoryObjects(system().clock, url)
         self.down = False
         self.hangs = False
+        self.lost = 0
         self.puts = 0
 
     @property
@@ -32,6 +34,11 @@ class FailingObjects:
         if self.down:
             raise Unavailable(f"{self.url} is down")
 
+    def _lose(self) -> None:
+        if self.lost:
+            self.lost -= 1
+            raise Unavailable(f"{self.url}: the answer is lost")
+
     async def put(self, key: str, parts: Sequence[Buffer], *, overwrite: bool = False) -> None:
         self.puts += 1
         self._check()
@@ -41,6 +48,8 @@ class FailingObjects:
 
     async def get(self, key: str) -> bytes:
         self._check()
+        if key.startswith("wal/"):
+            self._lose()
         return await self.core.get(key)
 
     async def get_range(self, key: str, start: int, length: int, *, once: bool = False) -> Buffer:
@@ -53,6 +62,7 @@ class FailingObjects:
 
     async def list(self, prefix: str, *, after: str | None = None) -> AsyncIterator[ObjectInfo]:
         self._check()
+        self._lose()
         async for info in self.core.list(prefix, after=after):
             yield info
 

@@ -147,6 +147,28 @@ async def test_a_lost_store_is_copied_again_and_another_may_be_lost_then() -> No
     await with_engine(check)
 
 
+@pytest.mark.parametrize("lost", [1, 3])
+async def test_a_store_is_not_whole_while_an_answer_of_another_is_missing(lost: int) -> None:
+    """A list or a read that gets no answer says nothing about what is there."""
+
+    async def check(engine: StreamEngine, bucket: SlowBucket, disks: dict[str, FailingObjects]) -> None:
+        topic = await engine.create_topic("t", 1, {"lakestream.profile": "disk"})
+        [partition] = topic.each_partition()
+        await until(lambda: all(is_back(engine, each) for each in disks.values()))
+        for _ in range(5):
+            await engine.append(partition, batch(b"x"), disk=True)
+        first, *others = disks.values()
+        for other in others:
+            other.lost = lost
+        first.empty()
+        await until(partial(is_back, engine, first))
+        for extent in await read_extents(engine.store, partition):
+            if "disk0001" in extent.stores:
+                assert extent.object_key in first.core._objects
+
+    await with_engine(check)
+
+
 async def test_what_the_pipeline_leaves_is_spilled_and_read_from_the_bucket() -> None:
     async def check(engine: StreamEngine, bucket: SlowBucket, disks: dict[str, FailingObjects]) -> None:
         bucket.open.set()

@@ -59,29 +59,36 @@ class _Copying:
             if other is not self.disk:
                 for info in await _listed(other):
                     if info.key not in self.present:
-                        await self._copy_one(other, info.key)
+                        with suppress(RetryableError):
+                            await self._copy_one(other, info.key)
         log.warning("%d WAL objects were copied to disk store %s", len(self.copied), self.disk.objects.url)
+        has_all = await self._has_all(await self._named())
+        await self._delete_dead((await self._named()).keys())
+        return has_all
+
+    async def _named(self) -> dict[str, set[str]]:
+        """WAL object → the stores that extents name for it."""
         named: dict[str, set[str]] = {}
         async for _, extent in read_every_extent(self.store):
             if extent.object_key:
                 named.setdefault(extent.object_key, set()).update(extent.stores)
-        await self._delete_dead(named.keys())
-        return await self._has_all(named)
+        return named
 
-    async def _copy_one(self, other: DiskStore, key: str) -> None:
-        """Not what is damaged there."""
+    async def _copy_one(self, other: DiskStore, key: str) -> bool:
+        """False: it is not there, or damaged. Raises `RetryableError`."""
         try:
             data = await other.objects.get(key)
             footer = check_object(data, f"{other.objects.url}/{key}")
-        except (ObjectMissing, RetryableError):
-            return
+        except ObjectMissing:
+            return False
         except (CorruptObject, ValueError) as error:
             log.error("a WAL object is damaged and not copied: %s", error)
-            return
+            return False
         with suppress(Conflict):
             await self.disk.objects.put(key, [data])
         self.present.add(key)
         self.copied[key] = footer
+        return True
 
     async def _delete_dead(self, named: AbstractSet[str]) -> None:
         """As the collector does it: the fence, then the extents, then the delete."""
@@ -104,16 +111,24 @@ class _Copying:
             await self.disk.objects.delete(dead[start : start + _DELETE_CHUNK])
 
     async def _has_all(self, named: Mapping[str, AbstractSet[str]]) -> bool:
-        """What nobody has any more, although all who should are whole, is lost: then it is true that it is missing."""
+        """What nobody has any more, although all who should are whole and say so, is lost: then it is true that it is
+        missing. No answer is not such a word."""
         for key, names in named.items():
             if self.disk.name not in names or key in self.present or await self._is_spilled(key):
                 continue
             others = [self.wal.disks[name] for name in names if name in self.wal.disks and name != self.disk.name]
             for other in others:
+                try:
+                    if await self._copy_one(other, key):
+                        break
+                except RetryableError as error:
+                    log.warning("%s waits for %s: %s", self.disk.objects.url, other.objects.url, error)
+                    return False
                 if not await other.is_whole():
                     log.warning("%s waits for %s, which has %s", self.disk.objects.url, other.objects.url, key)
                     return False
-            log.error("%s is in no store any more: records are lost", key)
+            else:
+                log.error("%s is in no store any more: records are lost", key)
         return True
 
     async def _is_spilled(self, key: str) -> bool:
