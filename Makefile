@@ -3,6 +3,8 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
+# Bytecode is kept whatever the environment says: tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
 export KAFKA_PORT ?= 9092
 export HTTP_PORT ?= 8181
 export DATA ?= ./data
