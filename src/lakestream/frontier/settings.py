@@ -41,7 +41,8 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     grace_ms: int = 60_000
     """Courtesy to readers: a dead object is kept until it is this old. Never proof of anything."""
     max_collect_objects: int = 2_000
-    """Objects looked at in one collection pass."""
+    """Objects looked at in one collection pass. While passes come to this limit and find something dead there is one
+    after every tick: brokers of the disk profile may write a thousand objects a second."""
     max_collect_tables: int = 4
     """Tables looked through for orphans in one pass, all of them in turn: a look lists the table's files."""
     producer_expiration_ms: int = 86_400_000

@@ -136,7 +136,7 @@ class _Service:
         collector, orphans, expiry = Collector(lake), Orphans(lake, topics), Expiry(lake, topics)
         mirrors = self._mirrors(topics)
         loop = asyncio.get_running_loop()
-        collected_at = float("-inf")
+        collected_at, collects_on = float("-inf"), False
         maintenance = Maintenance(lake, Topics(lake.store, lake.runtime), name=self._name)
         maintaining = None if once else asyncio.create_task(self._maintain(maintenance))
         try:
@@ -148,15 +148,17 @@ class _Service:
                 maintenance.moved(moved)
                 if mirrors is not None:
                     await self._unless_stopped(self._mirror(mirrors, moved))
-                if loop.time() - collected_at >= self._settings.collect_interval_ms / 1000:
+                is_due = loop.time() - collected_at >= self._settings.collect_interval_ms / 1000
+                if is_due or collects_on:
+                    collects_on = await self._unless_stopped(self._collect(collector))
+                if is_due:
                     collected_at = loop.time()
-                    await self._unless_stopped(self._collect(collector))
                     await self._unless_stopped(self._tidy(orphans))
                     await self._unless_stopped(self._tidy_board(topics))
                     await self._unless_stopped(self._expire(expiry))
                 if once and not tick.more:
                     return True
-                if not tick.more:
+                if not tick.more and not collects_on:
                     pace_ms = tick.pace_ms or self._settings.interval_ms
                     await self._rest(started + pace_ms / 1000 - loop.time())
             return False
@@ -234,16 +236,18 @@ class _Service:
         for topic, failure in mirrored.failures:
             _log.warning("the Delta mirror of topic %s stays as it was: %s", topic, failure)
 
-    async def _collect(self, collector: Collector) -> None:
+    async def _collect(self, collector: Collector) -> bool:
+        """Whether more is to be collected at once."""
         try:
             collected = await collector.collect()
         except LakestreamError as error:
             _log.warning("dead WAL objects could not be collected this time: %s", error)
-            return
+            return False
         for damaged in collected.corrupt:
             _log.error("a WAL object is damaged and will not be collected: %s", damaged)
         if collected.deleted or collected.undeleted:
             _log.info("%d dead WAL objects deleted, %d left", collected.deleted, collected.undeleted)
+        return collected.more
 
     async def _expire(self, expiry: Expiry) -> None:
         try:

@@ -67,7 +67,7 @@ def pace_for(url: str, settings: StreamSettings) -> Pace:
     """A local directory takes a file in milliseconds and charges nothing: short waits, longer ones under load, and one
     flush after the other, because the larger a flush the cheaper its bytes. A bucket charges for every PUT and takes
     its time over it."""
-    usual = Pace(4, 20, 1, True) if url.startswith("file://") else Pace(250, 250, 4, False)
+    usual = Pace(1, 20, 1, True) if url.startswith("file://") else Pace(250, 250, 4, False)
     interval_ms, in_flight = settings.flush_interval_ms, settings.flushes_in_flight
     return Pace(
         usual.interval_ms if interval_ms is None else interval_ms,

@@ -38,13 +38,15 @@ _FOOTERS_KEPT: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What one pass did. `corrupt` objects are never deleted: a person has to look at them."""
+    """What one pass did. `corrupt` objects are never deleted: a person has to look at them. `more`: it deleted some and
+    came to its limit, so that another is worth its while at once."""
 
     generation: int
     examined: int = 0
     deleted: int = 0
     undeleted: int = 0
     corrupt: tuple[str, ...] = ()
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,8 @@ class Collector:
         gone = await self.delete_dead(dead, contents)
         for key in gone:
             self._contents.pop(key, None)
-        return Collected(generation, len(candidates), len(gone), len(dead) - len(gone), tuple(corrupt))
+        more = bool(gone) and self._after is not None
+        return Collected(generation, len(candidates), len(gone), len(dead) - len(gone), tuple(corrupt), more)
 
     async def delete_dead(self, dead: Sequence[str], contents: Mapping[str, _Contents]) -> list[str]:
         """Deletes take place in any order, and some may fail or never begin. An object that is left without receipt

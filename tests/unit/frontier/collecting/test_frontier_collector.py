@@ -5,6 +5,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from support.worlds.memory import SETTINGS, Crash, MemoryWorld, Producer
 
@@ -286,3 +287,31 @@ async def test_two_collectors_do_not_raise_it_twice_as_fast() -> None:
     world.clock.ms += 1_000
     await asyncio.gather(one.collect(), two.collect())
     assert await current_generation(world.store) <= before + 2
+
+
+async def test_collection_keeps_up_with_brokers_that_write_fast() -> None:
+    """A hundredth of what a broker with the disk profile writes, and of what a pass takes: 10 objects a second, 20 a
+    pass, a pass every ten seconds unless there is more. At last nothing is left that could have gone."""
+    world = MemoryWorld(
+        settings=msgspec.structs.replace(
+            SETTINGS, max_collect_objects=20, generation_interval_ms=10_000, grace_ms=1_000, collect_interval_ms=10_000
+        )
+    )
+    topic = await world.create("orders", 1)
+    producer = Producer(world, "one")
+    worker, collector = world.pipeline()
+    found = Collected(0)
+    left = []
+    for second in range(120):
+        world.clock.ms += 1_000
+        for number in range(10):
+            await producer.append({topic.each_partition()[0]: [b"%d-%d" % (second, number)]})
+        await worker.tick()
+        if found.more or second % 10 == 0:
+            found = await collector.collect()
+            assert found.examined <= 20
+        left.append(len(await world.wal_keys()))
+    kept_s = 10 * 4 + 10
+    assert max(left[60:]) < 2 * 10 * kept_s, "three generations, what they wait for, and as many receipts"
+    assert left[-1] <= max(left[60:90]), "it does not grow"
+    await world.check_whole()
