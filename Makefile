@@ -43,11 +43,12 @@ help: ## Show this list
 	@$(BIN)/python tools/install.py requirements-dev.lock
 	@touch $@
 
-KERNELS := $(wildcard src/lakestream/records/*.py src/lakestream/records/kernels/*.py)
+KERNELS := $(wildcard src/lakestream/records/*.py src/lakestream/records/kernels/*.py \
+  src/lakestream/schemas/codecs/*.py src/lakestream/schemas/codecs/kernels/*.py)
 .cache/kernels: .venv/.complete $(KERNELS)
-	@echo "Compiling the record kernels for this machine …"
+	@echo "Compiling the kernels for this machine …"
 	@$(BIN)/python -m compileall -q src
-	@$(BIN)/python -c 'from lakestream import records; records.warm_up()'
+	@$(BIN)/python -c 'from lakestream import records; from lakestream.schemas import codecs; records.warm_up(); codecs.warm_up()'
 	@mkdir -p .cache && touch $@
 
 up: .cache/kernels ## Start brokers, HTTP door and pipeline (KAFKA_PORT, HTTP_PORT, DATA, BROKERS, BIND, KAFKA_ADVERTISED …)

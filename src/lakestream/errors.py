@@ -15,6 +15,7 @@ LakestreamError
 │   ├── InvalidStream         a topic name or partition count that cannot be
 │   │   ├── InvalidName         no name for a topic
 │   │   └── InvalidSetting      a topic's setting that cannot be
+│   ├── InvalidSchema         no schema, or one whose values cannot be columns
 │   ├── RecordsKept           records of a topic that is only compacted are not deleted by offset
 │   ├── OffsetOutOfRange      below the log start or beyond the end
 │   ├── SequenceGap           an idempotent producer skipped a sequence: its epoch is over
@@ -101,6 +102,9 @@ class InvalidName(InvalidStream): ...
 
 
 class InvalidSetting(InvalidStream): ...
+
+
+class InvalidSchema(RequestError): ...
 
 
 class RecordsKept(RequestError): ...

@@ -9,13 +9,16 @@ from pyspark.sql.types import (
     BooleanType,
     DataType,
     DateType,
+    DecimalType,
     DoubleType,
     FloatType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
     TimestampType,
 )
 
@@ -29,6 +32,7 @@ _PLAIN_TYPES: Final[dict[Kind, DataType]] = {
     "float": FloatType(),
     "double": DoubleType(),
     "date": DateType(),
+    "timestamp": TimestampNTZType(),
     "timestamptz": TimestampType(),
     "string": StringType(),
     "binary": BinaryType(),
@@ -47,6 +51,11 @@ def _type(column: TableColumn) -> DataType:
     if column.kind == "list":
         [element] = column.below
         return ArrayType(_type(element), containsNull=not element.is_required)
+    if column.kind == "map":
+        key, value = column.below
+        return MapType(_type(key), _type(value), valueContainsNull=not value.is_required)
+    if column.kind == "decimal":
+        return DecimalType(column.precision, column.scale)
     if column.kind == "struct":
         return StructType([*map(_field, column.below)])
     return _PLAIN_TYPES[column.kind]

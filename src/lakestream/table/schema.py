@@ -11,15 +11,18 @@ from pyiceberg.types import (
     BinaryType,
     BooleanType,
     DateType,
+    DecimalType,
     DoubleType,
     FloatType,
     IcebergType,
     IntegerType,
     ListType,
     LongType,
+    MapType,
     NestedField,
     StringType,
     StructType,
+    TimestampType,
     TimestamptzType,
 )
 
@@ -48,6 +51,7 @@ _PRIMITIVES: Final[dict[str, IcebergType]] = {
     "float": FloatType(),
     "double": DoubleType(),
     "date": DateType(),
+    "timestamp": TimestampType(),
     "timestamptz": TimestamptzType(),
     "string": StringType(),
     "binary": BinaryType(),
@@ -72,6 +76,11 @@ def _type(column: TableColumn) -> IcebergType:
     if column.kind == "list":
         [element] = column.below
         return ListType(element.field_id, _type(element), element_required=element.is_required)
+    if column.kind == "map":
+        key, value = column.below
+        return MapType(key.field_id, _type(key), value.field_id, _type(value), value_required=value.is_required)
+    if column.kind == "decimal":
+        return DecimalType(column.precision, column.scale)
     if column.kind == "struct":
         return StructType(*map(_field, column.below))
     return _PRIMITIVES[column.kind]

@@ -18,11 +18,29 @@ KIND_TYPED_AND_RAW: Final = 3
 """What `_kind` says of a row: which columns hold its value."""
 
 Encoding = Literal["plain", "delta", "dictionary"]
-Kind = Literal["boolean", "int", "long", "float", "double", "date", "timestamptz", "string", "binary", "list", "struct"]
+Kind = Literal[
+    "boolean",
+    "int",
+    "long",
+    "float",
+    "double",
+    "decimal",
+    "date",
+    "timestamp",
+    "timestamptz",
+    "string",
+    "binary",
+    "list",
+    "map",
+    "struct",
+]
+Content = Literal["", "enum", "json", "uuid"]
+"""What a column of text holds, if not just any."""
 
 
 class TableColumn(msgspec.Struct, frozen=True, array_like=True):
-    """`kind` is Iceberg's word for a type; a list has its element `below` it, a struct its fields.
+    """`kind` is Iceberg's word for a type; a list has its element `below` it, a map its key and its value, a struct its
+    fields. `source`: the field's name in the schemas, where that cannot be a column's.
 
     `has_statistics`: a file has bounds and null counts of it, where they prune, tell every row, or let a reader leave
     the column out. `is_full`: manifests have its bounds uncut. `is_noise`: it does not compress."""
@@ -36,6 +54,10 @@ class TableColumn(msgspec.Struct, frozen=True, array_like=True):
     is_full: bool = False
     is_noise: bool = False
     below: "tuple[TableColumn, ...]" = ()
+    precision: int = 0
+    scale: int = 0
+    content: Content = ""
+    source: str = ""
 
 
 _HEADER: Final = (
@@ -59,6 +81,17 @@ SYSTEM_COLUMNS: Final = (
 SYSTEM_NAMES: Final = frozenset(column.name for column in SYSTEM_COLUMNS)
 
 
+class ValueSchema(msgspec.Struct, frozen=True, array_like=True):
+    """A schema by which values of the table were written: they can be told from the columns without asking anybody.
+    `references`: other schemas that it uses, by name, each before those that need it. `trouble`: why values of it stay
+    bytes; empty: they are columns."""
+
+    schema_id: int
+    text: str
+    references: tuple[tuple[str, str], ...] = ()
+    trouble: str = ""
+
+
 class TableShape(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=True):
     """`codec` names what fills the value's columns (`parquet.codec`); empty: there are none. Packed it is as long as
     what sets it apart from the raw one."""
@@ -66,6 +99,7 @@ class TableShape(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=Tru
     columns: tuple[TableColumn, ...] = SYSTEM_COLUMNS
     codec: str = ""
     row_group_bytes: int = 16 * 1024 * 1024
+    schemas: tuple[ValueSchema, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -91,6 +125,9 @@ class TableShape(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=Tru
 
 RAW: Final = TableShape()
 """Of a stream whose values are bytes."""
+
+_BELOW: Final[dict[Kind, str]] = {"list": "list.", "map": "key_value."}
+"""Between a column's path in Parquet and the names of those below."""
 
 _PACKED: Final = msgspec.msgpack.Decoder(TableShape)
 _SHAPES: Final = msgspec.json.Decoder(TableShape)
@@ -130,4 +167,4 @@ def _leaves(path: str, column: TableColumn) -> Iterator[tuple[str, TableColumn]]
     if not column.below:
         yield path, column
     for child in column.below:
-        yield from _leaves(f"{path}.list.element" if column.kind == "list" else f"{path}.{child.name}", child)
+        yield from _leaves(f"{path}.{_BELOW.get(column.kind, '')}{child.name}", child)

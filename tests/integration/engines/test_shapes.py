@@ -20,7 +20,7 @@ from lakestream.frontier.upkeep.maintenance import Maintenance
 from lakestream.spark_source.options import parse
 from lakestream.spark_source.reading.batch import TopicReader, topic_shape
 from lakestream.spark_source.schema import spark_schema
-from lakestream.table.shape import KIND_RAW, KIND_TOMBSTONE, KIND_TYPED_AND_RAW, RAW
+from lakestream.table.shape import KIND_RAW, KIND_TOMBSTONE, KIND_TYPED, KIND_TYPED_AND_RAW, RAW
 from lakestream.table.view import View
 
 ODD = (b"", None, b"\xff\x00", b"12:\xff", b"no amount")
@@ -80,9 +80,16 @@ def check_rows(rows: pa.Table, sent: Sent) -> None:
     assert by_offset.keys() == sent.keys()
     for offset, (key, value) in sent.items():
         row = by_offset[offset]
-        kind = KIND_TOMBSTONE if value is None else KIND_RAW if typed(value)[1] is None else KIND_TYPED_AND_RAW
+        kind = kind_of(value)
         assert (row["amount"], row["item"], row["_kind"]) == (*typed(value), kind), (offset, value)
-        assert (row["_key"], row["_value"]) == (key, value)
+        assert (row["_key"], row["_value"]) == (key, None if kind == KIND_TYPED else value)
+
+
+def kind_of(value: bytes | None) -> int:
+    amount, item = typed(value)
+    if value is None or item is None:
+        return KIND_TOMBSTONE if value is None else KIND_RAW
+    return KIND_TYPED if value == f"{amount}:{item}".encode() else KIND_TYPED_AND_RAW
 
 
 def view_of(node: Node, topic: str) -> View:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import google_crc32c
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from numba import cfunc, types
 
-from lakestream.records import native
+from lakestream.records import machine_code, native
 from lakestream.records.kernels import checksum, entries
 
 SIZES = [*range(34), 383, 384, 391, 3071, 3072, 3080, 10_000]
@@ -50,7 +51,7 @@ def test_this_processor_runs_its_own_crc_instruction() -> None:
     assert checksum.NATIVE
     assert checksum.update is checksum.update_native
     # The instruction with a 64 bit operand: F2 REX.W 0F 38 F1.
-    code = native._object()
+    code = machine_code.load_object(native.RECORD_KERNELS)
     assert any(bytes([0xF2, rex, 0x0F, 0x38, 0xF1]) in code for rex in range(0x48, 0x50))
 
 
@@ -77,25 +78,25 @@ def test_a_fresh_cache_is_built_and_then_found(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("LAKESTREAM_CACHE", str(tmp_path / "cache"))
     built: list[Path] = []
 
-    def build(path: Path) -> bytes:
+    def build(kernels: machine_code.KernelSet, path: Path) -> bytes:
         built.append(path)
         path.write_bytes(b"object")
         return b"object"
 
-    monkeypatch.setattr(native, "_build", build)
-    assert native._object() == b"object"
-    assert native._object() == b"object"
+    monkeypatch.setattr(machine_code, "build_object", build)
+    assert machine_code.load_object(native.RECORD_KERNELS) == b"object"
+    assert machine_code.load_object(native.RECORD_KERNELS) == b"object"
     assert [path.parent for path in built] == [tmp_path / "cache"]
 
 
 def test_a_cache_that_cannot_be_written_does_not_stop_anybody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("LAKESTREAM_CACHE", str(tmp_path / "file"))
-    monkeypatch.setattr(native, "_build", lambda path: os.fsencode(path.name))
-    assert native._object().startswith(b"kernels-")
+    monkeypatch.setattr(machine_code, "build_object", lambda kernels, path: os.fsencode(path.name))
+    assert machine_code.load_object(native.RECORD_KERNELS).startswith(b"kernels-")
 
 
-def test_a_failed_build_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "_BUILD", "lakestream.records.kernels.no_such_module")
+def test_a_failed_build_says_why(tmp_path: Path) -> None:
+    kernels = replace(native.RECORD_KERNELS, build="lakestream.records.kernels.no_such_module")
     with pytest.raises(RuntimeError, match="no_such_module"):
-        native._build(tmp_path / "x.o")
+        machine_code.build_object(kernels, tmp_path / "x.o")

@@ -22,14 +22,16 @@ from lakestream.errors import Conflict, LakestreamError, ObjectMissing, StorageE
 from lakestream.metadata.names.pointers import Pointer, Pointers
 from lakestream.metadata.store import Store
 from lakestream.model import DataFile
+from lakestream.table.schema import shape_of
+from lakestream.table.shape import TableShape
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _LOAD_ATTEMPTS: Final = 5
 
-Judge = Callable[[UUID, Sequence[DataFile]], Awaitable[None]]
-"""Looks into files that an engine's commit adds to a topic's table. Raises `TableRefused`."""
+Judge = Callable[[UUID, Sequence[DataFile], TableShape], Awaitable[None]]
+"""Looks into files that an engine's commit adds to a topic's table of this shape. Raises `TableRefused`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ class Commits:
         staged = await self.run(lambda: self._stage(current, prepare, unique, outside))
         if staged is not None and self._judge is not None:
             try:
-                await self._judge(current.table_id, staged.added)
+                await self._judge(current.table_id, staged.added, shape_of(staged.metadata.properties))
             except LakestreamError:
                 await self.stager.discard(staged.written, staged.metadata.location)
                 raise

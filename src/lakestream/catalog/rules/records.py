@@ -12,6 +12,7 @@ from lakestream.errors import CorruptObject, ObjectMissing, TableRefused
 from lakestream.metadata.topics.list import Topics
 from lakestream.model import DataFile
 from lakestream.table.rewriting.checking import RowChecker
+from lakestream.table.shape import TableShape
 
 _log = logging.getLogger(__name__)
 
@@ -21,7 +22,7 @@ class RowJudge:
         self._checker = checker
         self._topics = topics
 
-    async def __call__(self, topic_id: UUID, files: Sequence[DataFile]) -> None:
+    async def __call__(self, topic_id: UUID, files: Sequence[DataFile], shape: TableShape) -> None:
         """Raises `TableRefused` with a sentence that names the record and the remedy."""
         if not files:
             return
@@ -29,7 +30,7 @@ class RowJudge:
         if topic is None or topic.options.table_updates == "record":
             return
         try:
-            checked = await self._checker.check(files)
+            checked = await self._checker.check(files, shape)
         except ObjectMissing as error:
             raise TableRefused(f"the commit names a file that is not there: {error}") from error
         except CorruptObject as error:

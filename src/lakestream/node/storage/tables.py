@@ -13,6 +13,7 @@ from lakestream.catalog.port import OpenCatalog
 from lakestream.catalog.rules.records import RowJudge
 from lakestream.metadata.topics.list import Topics
 from lakestream.node.storage.backends import Backends
+from lakestream.schemas.codecs import install as install_codecs
 from lakestream.table.allocator import keep_decoded_memory
 from lakestream.table.reading.history import HistoryReader
 from lakestream.table.rewriting.checking import RowChecker
@@ -20,6 +21,7 @@ from lakestream.table.rewriting.checking import RowChecker
 
 def make_catalog(backends: Backends) -> OpenCatalog:
     """Raises `RequestError` if an external catalog's settings cannot be used; it is not asked anything yet."""
+    install_codecs()
     store, url, runtime = backends.store, backends.objects.url, backends.runtime
     properties = io_properties(os.environ)
     if not backends.external_catalog:
@@ -50,6 +52,7 @@ def io_properties(environment: Mapping[str, str]) -> dict[str, str]:
 
 def make_history(backends: Backends, cache_bytes: int) -> HistoryReader:
     keep_decoded_memory()
+    install_codecs()
     return HistoryReader(backends.objects, cache_bytes=cache_bytes)
 
 

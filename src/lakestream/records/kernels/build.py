@@ -1,18 +1,17 @@
-"""`python -m lakestream.records.kernels.build PATH`: compiles every entry into one object file.
+"""`python -m lakestream.records.kernels.build MODULE PATH`: compiles every entry of a module into one object file.
 
 numba compiles each entry with an error path into the interpreter, whose helpers exist only where numba is loaded.
 Kernels never raise, so those helpers become traps and the object needs nothing from outside but the C library's memory
 functions.
 """
 
+import importlib
 import os
 import sys
 import tempfile
 from pathlib import Path
 
 import llvmlite.binding as llvm
-
-from lakestream.records.kernels.entries import compiled
 
 C_LIBRARY = frozenset({"memcpy", "memmove", "memset"})
 
@@ -31,12 +30,12 @@ def _traps(module: llvm.ModuleRef) -> str:
     return "\n".join(lines)
 
 
-def build() -> bytes:
-    """The object file: one function per entry, under the entry's name."""
+def build(module_name: str) -> bytes:
+    """The object file: one function per entry of the module's `compiled`, under the entry's name."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     whole = llvm.parse_assembly("")
-    entries = compiled()
+    entries = importlib.import_module(module_name).compiled()
     for name, entry in entries.items():
         module = llvm.parse_assembly(entry.inspect_llvm())
         module.get_function(entry.native_name).name = name
@@ -56,12 +55,12 @@ def build() -> bytes:
     return bytes(machine.emit_object(whole))
 
 
-def main(path: Path) -> None:
+def main(module_name: str, path: Path) -> None:
     """Writes the object whole or not at all: several processes may build at once."""
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as target:
-        target.write(build())
+        target.write(build(module_name))
     os.replace(target.name, path)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -7,6 +7,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from lakestream.errors import RequestError
+from lakestream.schemas.codecs import install as install_codecs
 from lakestream.spark_source.options import EARLIEST, LATEST, Options, Position
 from lakestream.spark_source.reading.filters import RowFilter
 from lakestream.spark_source.reading.history import read_history
@@ -41,6 +42,7 @@ def read_task(
                 task.location, task.files, task.deletes, task.ranges, wanted, shape, oldest_ms=task.oldest_ms
             )
         case TailTask():
+            install_codecs()
             tables = read_tail(task.topic_id, task.ranges, task.brokers, shape)
         case _:
             return

@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 
 from lakestream.errors import CorruptObject
 from lakestream.records import Binary, Columns
-from lakestream.table.parquet.codec import decoded
+from lakestream.table.parquet.codec import decoded, encoded
 from lakestream.table.shape import (
     KIND_RAW,
     KIND_TOMBSTONE,
+    KIND_TYPED,
     KIND_TYPED_AND_RAW,
     RAW,
     Kind,
@@ -29,6 +30,7 @@ _PLAIN_TYPES: Final[dict[Kind, pa.DataType]] = {
     "float": pa.float32(),
     "double": pa.float64(),
     "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
     "timestamptz": pa.timestamp("us", tz="UTC"),
     "string": pa.string(),
     "binary": pa.binary(),
@@ -42,6 +44,11 @@ def _arrow_type(column: TableColumn) -> pa.DataType:
     if column.kind == "list":
         [element] = column.below
         return pa.list_(_arrow_field(element))
+    if column.kind == "map":
+        key, value = column.below
+        return pa.map_(_arrow_field(key), _arrow_field(value))
+    if column.kind == "decimal":
+        return pa.decimal128(column.precision, column.scale)
     return _PLAIN_TYPES[column.kind]
 
 
@@ -70,8 +77,12 @@ def to_arrow(columns: Columns, shape: TableShape) -> pa.Table:
     value = _binary(columns.value, pa.binary())
     kind = np.where(columns.value.valid == 0, KIND_TOMBSTONE, KIND_RAW).astype(np.int32)
     typed = decoded(shape, value)
+    schema_id = pa.nulls(len(columns), pa.int32())
     if typed is not None:
         kind[typed.is_typed] = KIND_TYPED_AND_RAW
+        kind[typed.is_exact] = KIND_TYPED
+        schema_id = typed.schema_ids
+        value = _without(columns.value, typed.is_exact)
     headers = schema.field("_headers").type
     has_headers = np.diff(columns.header_offsets) > 0
     has_timestamp = columns.timestamp_ms >= 0
@@ -95,7 +106,7 @@ def to_arrow(columns: Columns, shape: TableShape) -> pa.Table:
         ),
         "_headers_raw": _binary(columns.headers_raw, pa.binary()),
         "_value": value,
-        "_schema_id": pa.nulls(len(columns), pa.int32()),
+        "_schema_id": schema_id,
         "_crc": pa.array(columns.crc),
         **({} if typed is None else typed.columns),
     }
@@ -113,6 +124,14 @@ def _fixed(values: npt.NDArray[Any], valid: npt.NDArray[Any], kind: pa.DataType)
 def _binary(column: Binary, kind: pa.DataType) -> pa.Array:
     buffers = [_bitmap(column.valid), pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
     return pa.Array.from_buffers(kind, len(column.valid), buffers)
+
+
+def _without(column: Binary, left_out: npt.NDArray[np.bool_]) -> pa.Array:
+    """The column, null where so many of its bytes need not be kept. Those stay where they are, and are not written."""
+    valid = (column.valid != 0) & ~left_out
+    if not valid.any():
+        return pa.nulls(len(valid), pa.binary())
+    return _binary(Binary(column.offsets, column.data, valid), pa.binary())
 
 
 def canonical(table: pa.Table, names: Sequence[str], shape: TableShape) -> pa.Table:
@@ -139,9 +158,9 @@ def implied_column(name: str, first: int, rows: int) -> pa.Array:
     return pa.array(np.full(rows, first, np.int32))
 
 
-def from_arrow(table: pa.Table) -> Columns:
+def from_arrow(table: pa.Table, shape: TableShape) -> Columns:
     """Rows of any layout an engine may have chosen (dictionaries, 64 bit offsets, other time units) as columns. A
-    missing optional column counts as null."""
+    missing optional column counts as null. Values that are only in the shape's value columns are made of them."""
     header_offsets, entries = _headers(table)
     return Columns(
         partition=numbers_in(_column(table, "_stream_partition")),
@@ -150,12 +169,26 @@ def from_arrow(table: pa.Table) -> Columns:
         timestamp_type=numbers_in(_column(table, "_timestamp_type")),
         crc=numbers_in(_column(table, "_crc")),
         key=_binary_column(table, "_key"),
-        value=_binary_column(table, "_value"),
+        value=_values(table, shape),
         header_offsets=header_offsets,
         header_key=_from_binary(entries.field(0)),
         header_value=_from_binary(entries.field(1)),
         headers_raw=_binary_column(table, "_headers_raw"),
     )
+
+
+def _values(table: pa.Table, shape: TableShape) -> Binary:
+    raw = _binary_column(table, "_value")
+    if not shape.codec or not table.num_rows:
+        return raw
+    is_typed = numbers_in(_column(table, "_kind")) == KIND_TYPED
+    if not is_typed.any():
+        return raw
+    ids = _column(table, "_schema_id")
+    schema_ids = np.where(is_typed & (valid_rows(ids) != 0), numbers_in(ids), -1).astype(np.int64)
+    names = [column.name for column in shape.value_columns]
+    columns = canonical(table, names, shape)
+    return encoded(shape, {name: columns.column(name).chunk(0) for name in names}, schema_ids, raw)
 
 
 def _found(table: pa.Table, name: str) -> pa.ChunkedArray | None:

@@ -90,5 +90,6 @@ def _options(shape: TableShape, compression: Compression) -> dict[str, Any]:
         },
         "write_statistics": [path for path, leaf in leaves.items() if leaf.has_statistics],
         "store_schema": False,
+        "store_decimal_as_integer": True,
         "write_page_checksum": True,
     }

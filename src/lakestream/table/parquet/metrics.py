@@ -18,6 +18,7 @@ _NUMBERS: Final[dict[Kind, struct.Struct]] = {
     "float": struct.Struct("<f"),
     "double": struct.Struct("<d"),
     "date": struct.Struct("<i"),
+    "timestamp": struct.Struct("<q"),
     "timestamptz": struct.Struct("<q"),
 }
 """As Iceberg stores bounds. Text and bytes are stored as they are."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
@@ -100,7 +100,9 @@ class HistoryReader:
         left_bytes = max_bytes
         while offset < end_offset and (left_bytes > 0 or not parts):
             try:
-                segment = await self._segments.find(index, deleted, partition, offset, end_offset, hurry=not parts)
+                segment = await self._segments.find(
+                    index, deleted, partition, offset, end_offset, view.shape, hurry=not parts
+                )
             except CorruptObject:
                 if not parts:
                     raise
@@ -111,7 +113,7 @@ class HistoryReader:
             encoder = segment.encoder
             self._ahead.came((*reader, offset), encoder)
             if reads_on and segment.key is not None and covered < end_offset:
-                self._read_ahead(index, deleted, partition, segment, end_offset, (*reader, covered))
+                self._read_ahead(view, index, deleted, partition, segment, end_offset)
             start, stop = np.searchsorted(encoder.offsets, [offset, covered]).tolist()
             if start < stop:
                 try:
@@ -143,15 +145,18 @@ class HistoryReader:
         return now_s - since_s < _LEFT_OUT_S
 
     def _read_ahead(
-        self, index: FileIndex, deleted: Deleted, partition: int, segment: Segment, end_offset: int, key: Hashable
+        self, view: View, index: FileIndex, deleted: Deleted, partition: int, segment: Segment, end_offset: int
     ) -> None:
         """What follows the segment, which is about as large."""
 
         async def load() -> Encoder | None:
-            found = await self._segments.find(index, deleted, partition, segment.end_offset, end_offset, ahead=True)
+            found = await self._segments.find(
+                index, deleted, partition, segment.end_offset, end_offset, view.shape, ahead=True
+            )
             return None if found is None else found.encoder
 
         if not self._cache.is_short:
+            key = view.topic_id, partition, min(segment.end_offset, end_offset)
             self._ahead.begin(key, segment.encoder.size_bytes, load)
 
     async def first_at_or_after(

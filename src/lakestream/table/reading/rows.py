@@ -18,7 +18,7 @@ from lakestream.table.parquet.files import GroupRead, ParquetFiles
 from lakestream.table.parquet.footers import ParquetFooter, RowGroup
 from lakestream.table.reading.cache import SharedCache
 from lakestream.table.reading.deletes import Deleted
-from lakestream.table.shape import RAW
+from lakestream.table.shape import TableShape
 
 T = TypeVar("T")
 Longs = npt.NDArray[np.int64]
@@ -35,6 +35,7 @@ RECORD_COLUMNS: Final = (
     "_value",
     "_crc",
 )
+_TYPED_COLUMNS: Final = ("_kind", "_schema_id")
 _OFFSET_COLUMN: Final = ("_offset",)
 _PLACE_COLUMNS: Final = ("_stream_partition", "_offset")
 _TIME_COLUMNS: Final = ("_stream_partition", "_offset", "_timestamp")
@@ -95,9 +96,10 @@ class RowPlaces:
 class GroupRecords:
     """A decoded row group, ready to be encoded partition by partition."""
 
-    def __init__(self, table: pa.Table, kept: npt.NDArray[np.bool_] | None) -> None:
+    def __init__(self, table: pa.Table, kept: npt.NDArray[np.bool_] | None, shape: TableShape) -> None:
         self._table: pa.Table | None = table
-        self._pieces = [from_arrow(pa.Table.from_batches([piece])) for piece in table.to_batches()]
+        self._shape = shape
+        self._pieces = [from_arrow(pa.Table.from_batches([piece]), shape) for piece in table.to_batches()]
         self._kept = kept
         self._encoders: dict[int, Encoder] = {}
 
@@ -134,7 +136,7 @@ class GroupRecords:
         the cache counts."""
         table = self._table
         if table is not None:
-            self._pieces, self._table = [from_arrow(table)], None
+            self._pieces, self._table = [from_arrow(table, self._shape)], None
 
     def _rows_of(self, partition: int, columns: Columns, first_row: int) -> Longs | None:
         """Of the columns, which begin with that row of the group; None: all."""
@@ -200,16 +202,17 @@ class RowReader:
         """What the cache has the records of a row group under."""
         return ("records", *group.name, deleted.token(group.row_group.path))
 
-    async def records(self, group: DecodedGroup, deleted: Deleted, partition: int) -> Encoder:
-        """The partition's records of a row group, by offset."""
+    async def records(self, group: DecodedGroup, deleted: Deleted, partition: int, shape: TableShape) -> Encoder:
+        """The partition's records of a row group, by offset. What one shape of a table says of its rows, all later ones
+        say."""
 
         def decode(table: pa.Table) -> GroupRecords:
-            records = GroupRecords(table, _kept(group, deleted))
+            records = GroupRecords(table, _kept(group, deleted), shape)
             records.prepare(partition)
             return records
 
         async def load() -> GroupRecords:
-            return await self.read(group, decode, pieces=True)
+            return await self.read(group, decode, shape, pieces=True)
 
         key = self.records_key(group, deleted)
         records = await self.cache.get(key, load, lambda loaded: loaded.size_bytes)
@@ -240,14 +243,24 @@ class RowReader:
 
         return await self.cache.get_all([*about], load, lambda loaded: loaded.size_bytes)
 
-    async def take(self, group: DecodedGroup, rows: Longs) -> pa.Table:
+    async def take(self, group: DecodedGroup, rows: Longs, shape: TableShape) -> pa.Table:
         """The record columns of some rows, uncached, in the schema's types."""
-        return await self.read(group, lambda table: canonical(table, RECORD_COLUMNS, RAW).take(pa.array(rows)))
+        names = record_columns(shape)
+        return await self.read(group, lambda table: canonical(table, names, shape).take(pa.array(rows)), shape)
 
-    async def read(self, group: DecodedGroup, convert: Callable[[pa.Table], T], *, pieces: bool = False) -> T:
+    async def read(
+        self, group: DecodedGroup, convert: Callable[[pa.Table], T], shape: TableShape, *, pieces: bool = False
+    ) -> T:
         """What `convert`, which runs in a thread, makes of the record columns, uncached."""
-        wanted = [name for name in RECORD_COLUMNS if name not in group.row_group.empty_columns]
+        wanted = [name for name in record_columns(shape) if name not in group.row_group.empty_columns]
         return await self.files.read(group.row_group, group.footer, wanted, convert, pieces=pieces)
+
+
+def record_columns(shape: TableShape) -> Sequence[str]:
+    """Those that a record is made of."""
+    if not shape.codec:
+        return RECORD_COLUMNS
+    return *RECORD_COLUMNS, *_TYPED_COLUMNS, *(column.name for column in shape.value_columns)
 
 
 def _kept(group: DecodedGroup, deleted: Deleted) -> npt.NDArray[np.bool_] | None:

@@ -22,7 +22,7 @@ from lakestream.table.parquet.arrow import arrow_schema, from_arrow
 from lakestream.table.reading.deletes import Deleted
 from lakestream.table.reading.files import UNBOUNDED, FileIndex
 from lakestream.table.reading.rows import DecodedGroup, RowPlaces, RowReader, check_unique, some_at_once, sorted_encoder
-from lakestream.table.shape import RAW
+from lakestream.table.shape import TableShape
 
 _GLANCE_GROUPS: Final = 2
 _GLANCE_BYTES: Final = 4 * 1024 * 1024
@@ -94,6 +94,7 @@ class SegmentReader:
         partition: int,
         offset: int,
         end_offset: int,
+        shape: TableShape,
         *,
         hurry: bool = False,
         ahead: bool = False,
@@ -104,7 +105,7 @@ class SegmentReader:
         while offset < end_offset:
             alone = self._known(index, partition, offset)
             if alone is not None:
-                return await self._whole(alone.group, deleted, partition, alone.high)
+                return await self._whole(alone.group, deleted, partition, alone.high, shape)
             cluster, high = await self._cluster(index, opened, partition, offset)
             if not cluster:
                 offset = high
@@ -113,18 +114,20 @@ class SegmentReader:
                 if not ahead:
                     key = self._rows.records_key(cluster[0], deleted)
                     self._remember(index, partition, _Alone(weakref.ref(index), cluster[0], offset, high, key))
-                return await self._whole(cluster[0], deleted, partition, high)
+                return await self._whole(cluster[0], deleted, partition, high, shape)
             if await self._refine(cluster, deleted):
                 continue
-            return await self._chunk(cluster, deleted, partition, offset, _after(high), hurry=hurry)
+            return await self._chunk(cluster, deleted, partition, offset, _after(high), shape, hurry=hurry)
         return None
 
     def _known(self, index: FileIndex, partition: int, offset: int) -> _Alone | None:
         alone = self._alone.get((id(index), partition))
         return alone if alone is not None and alone.index() is index and alone.low <= offset <= alone.high else None
 
-    async def _whole(self, group: DecodedGroup, deleted: Deleted, partition: int, high: int) -> Segment:
-        encoder = await self._rows.records(group, deleted, partition)
+    async def _whole(
+        self, group: DecodedGroup, deleted: Deleted, partition: int, high: int, shape: TableShape
+    ) -> Segment:
+        encoder = await self._rows.records(group, deleted, partition, shape)
         return Segment(encoder, _after(high), key=self._rows.records_key(group, deleted))
 
     def _remember(self, index: FileIndex, partition: int, alone: _Alone) -> None:
@@ -188,6 +191,7 @@ class SegmentReader:
         partition: int,
         offset: int,
         end_offset: int,
+        shape: TableShape,
         *,
         hurry: bool,
     ) -> Segment:
@@ -195,7 +199,7 @@ class SegmentReader:
         merged_key = ("merged", partition, name)
         was_merged = self._rows.cache.holds(merged_key)
         if hurry and not was_merged and _takes_long(cluster) and self._first_time(_top(cluster, partition)):
-            return await self._first_look(cluster, deleted, partition, offset, end_offset)
+            return await self._first_look(cluster, deleted, partition, offset, end_offset, shape)
 
         async def merge() -> _Merged:
             places = await self._rows.places_of(cluster, deleted)
@@ -209,20 +213,26 @@ class SegmentReader:
         start, stop = number * chunk_rows, (number + 1) * chunk_rows
 
         async def load() -> Encoder:
-            return await self._take(cluster, merged, start, stop)
+            return await self._take(cluster, merged, start, stop, shape)
 
         key = ("chunk", partition, name, number)
         if hurry and was_merged and not self._rows.cache.holds(key) and self._first_time(key):
             after = first + _glance(cluster, merged.group[first:stop])
             if after < min(stop, len(merged.offset)):
-                encoder = await self._take(cluster, merged, first, after)
+                encoder = await self._take(cluster, merged, first, after, shape)
                 return Segment(encoder, int(merged.offset[after]), glance=True)
         encoder = await self._rows.cache.get(key, load, lambda loaded: loaded.size_bytes)
         after = int(merged.offset[stop]) if stop < len(merged.offset) else end_offset
         return Segment(encoder, after, key=key)
 
     async def _first_look(
-        self, cluster: list[DecodedGroup], deleted: Deleted, partition: int, offset: int, end_offset: int
+        self,
+        cluster: list[DecodedGroup],
+        deleted: Deleted,
+        partition: int,
+        offset: int,
+        end_offset: int,
+        shape: TableShape,
     ) -> Segment:
         """A glance at rows that are not in order yet: only those near the offset are looked at."""
         places = await self._rows.places_of(cluster, deleted)
@@ -234,7 +244,7 @@ class SegmentReader:
             width *= 16
         count = _glance(cluster, near.group)
         after = int(near.offset[count]) if count < len(near.offset) else min(offset + width, end_offset)
-        return Segment(await self._take(cluster, near, 0, count), after, glance=True)
+        return Segment(await self._take(cluster, near, 0, count, shape), after, glance=True)
 
     def _first_time(self, key: Hashable) -> bool:
         """That a cluster, or a chunk of one, is asked for: the second time it is worth its price."""
@@ -246,15 +256,17 @@ class SegmentReader:
             self._glanced.popitem(last=False)
         return True
 
-    async def _take(self, cluster: list[DecodedGroup], merged: _Merged, start: int, stop: int) -> Encoder:
+    async def _take(
+        self, cluster: list[DecodedGroup], merged: _Merged, start: int, stop: int, shape: TableShape
+    ) -> Encoder:
         """Rows [start, stop) of the merged order, a few row groups in memory at a time."""
 
         async def one(number: int, group: DecodedGroup) -> pa.Table:
-            return await self._rows.take(group, merged.row[start:stop][merged.group[start:stop] == number])
+            return await self._rows.take(group, merged.row[start:stop][merged.group[start:stop] == number], shape)
 
         wanted = set(merged.group[start:stop].tolist())
         tables = await some_at_once([one(number, group) for number, group in enumerate(cluster) if number in wanted])
-        return await asyncio.to_thread(_encoder, tables)
+        return await asyncio.to_thread(_encoder, tables, shape)
 
 
 def _after(offset: int) -> int:
@@ -319,5 +331,5 @@ def _bytes_per_row(cluster: Sequence[DecodedGroup]) -> int:
     return sum(group.row_group.size_bytes for group in cluster) // max(rows, 1) + 64
 
 
-def _encoder(tables: Sequence[pa.Table]) -> Encoder:
-    return sorted_encoder(from_arrow(pa.concat_tables(tables) if tables else arrow_schema(RAW).empty_table()))
+def _encoder(tables: Sequence[pa.Table], shape: TableShape) -> Encoder:
+    return sorted_encoder(from_arrow(pa.concat_tables(tables) if tables else arrow_schema(shape).empty_table(), shape))

@@ -18,6 +18,7 @@ from lakestream.table.parquet.arrow import from_arrow
 from lakestream.table.parquet.files import ParquetFiles
 from lakestream.table.reading.cache import SharedCache
 from lakestream.table.reading.rows import RowReader, sorted_encoder
+from lakestream.table.shape import TableShape
 
 CHECKED_BYTES: Final = 2 * 1024 * 1024 * 1024
 """Of one commit, decoded: some ten seconds. Of a commit with more, row groups from all over it are checked."""
@@ -46,7 +47,7 @@ class RowChecker:
         self._rows = RowReader(ParquetFiles(store), SharedCache(0))
         self._sound: OrderedDict[str, None] = OrderedDict()
 
-    async def check(self, files: Sequence[DataFile]) -> Checked:
+    async def check(self, files: Sequence[DataFile], shape: TableShape) -> Checked:
         """`CorruptObject`, which names partition and offset, for a record that is not what its producer sent, or that
         stands twice; `ObjectMissing` for a file that is not there."""
         unknown = [file for file in files if file.path not in self._sound]
@@ -56,7 +57,7 @@ class RowChecker:
         is_whole = len(opened) == len(unknown) and size_bytes <= self._max_bytes
         chosen = groups if is_whole else _spread(groups, max(1, len(groups) * self._max_bytes // max(size_bytes, 1)))
         for group in chosen:
-            trouble = await self._rows.read(group, _trouble, pieces=True)
+            trouble = await self._rows.read(group, lambda table: _trouble(table, shape), shape, pieces=True)
             if trouble:
                 raise CorruptObject(f"{trouble}; it is in {group.row_group.path}")
         if is_whole:
@@ -76,10 +77,10 @@ def _spread(items: Sequence[T], count: int) -> Sequence[T]:
     return [items[place] for place in np.linspace(0, len(items) - 1, count).astype(int).tolist()]
 
 
-def _trouble(table: pa.Table) -> str:
+def _trouble(table: pa.Table, shape: TableShape) -> str:
     """What is wrong with the first row that no fetch could serve; empty: nothing. Runs in a thread."""
     for piece in table.to_batches():
-        columns = from_arrow(pa.Table.from_batches([piece]))
+        columns = from_arrow(pa.Table.from_batches([piece]), shape)
         for partition in np.unique(columns.partition).tolist():
             trouble = _trouble_in(columns, np.flatnonzero(columns.partition == partition))
             if trouble:

@@ -8,8 +8,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakestream.table.parquet.arrow import places_from_arrow
+from lakestream.table.parquet.arrow import numbers_in, places_from_arrow
 from lakestream.table.rewriting.rewriter import Keep
+from lakestream.table.shape import KIND_TYPED
 
 KEY_COLUMNS: Final = ("_stream_partition", "_offset", "_key")
 _SETTLE_ROWS: Final = 65_536
@@ -81,6 +82,8 @@ def _without_tombstones(rows: pa.Table, below: Mapping[int, int]) -> npt.NDArray
     for index, limit in below.items():
         limits[index] = limit
     gone = rows.column("_value").is_null().to_numpy(zero_copy_only=False)
+    # The value of such a row is in its columns.
+    gone &= numbers_in(rows.column("_kind").combine_chunks()) != KIND_TYPED
     gone &= rows.column("_key").is_valid().to_numpy(zero_copy_only=False)
     keep: npt.NDArray[np.bool_] = ~(gone & (offset < limits[partition]))
     return keep

@@ -153,5 +153,5 @@ def test_slices_are_written_like_wholes() -> None:
 def test_arrow_and_back() -> None:
     columns = columns_of(ROWS)
     for table in (to_arrow(columns, RAW), to_arrow(columns, RAW).slice(1), to_arrow(columns.slice(0, 2), RAW)):
-        again = to_arrow(from_arrow(table), RAW)
+        again = to_arrow(from_arrow(table, RAW), RAW)
         assert again.equals(table)

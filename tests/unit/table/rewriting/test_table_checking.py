@@ -12,6 +12,7 @@ from lakestream.errors import CorruptObject, ObjectMissing
 from lakestream.model import DataFile
 from lakestream.records import Arena, Encoder, Run, decode
 from lakestream.table.rewriting.checking import Checked, RowChecker
+from lakestream.table.shape import RAW
 
 
 def updated(rows: pa.Table, column: str, place: int, value: object) -> pa.Table:
@@ -27,7 +28,7 @@ def shuffled(*tables: pa.Table) -> pa.Table:
 
 
 async def check(lake: Lake, **options: int) -> Checked:
-    return await RowChecker(lake.store, **options).check(lake.files)
+    return await RowChecker(lake.store, **options).check(lake.files, RAW)
 
 
 async def test_rows_in_any_order_with_columns_of_the_owner_are_sound() -> None:
@@ -85,9 +86,9 @@ async def test_what_was_found_sound_is_not_read_again() -> None:
     lake = Lake()
     await lake.add(table(range(10)))
     checker = RowChecker(lake.store)
-    await checker.check(lake.files)
+    await checker.check(lake.files, RAW)
     await lake.store.delete([lake.files[0].path.removeprefix(f"{lake.store.url}/")])
-    assert (await checker.check(lake.files)) == Checked(0, 0, is_whole=True)
+    assert (await checker.check(lake.files, RAW)) == Checked(0, 0, is_whole=True)
 
 
 def test_an_encoder_that_does_not_check_encodes_what_is_there() -> None:

@@ -23,6 +23,7 @@ from lakestream.metadata.log.head import Extent
 from lakestream.model import WrittenFile
 from lakestream.objects import Buffer, ObjectStore
 from lakestream.records import Arena, Columns, Run, decode, walk
+from lakestream.schemas.codecs import install as install_codecs
 from lakestream.table.parquet.seal import sealed_name
 from lakestream.table.parquet.writer import StreamFileWriter
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC_ID, UNPARTITIONED
@@ -51,6 +52,7 @@ async def write_files(
     tile: Tile, store: ObjectStore, file_id: UUID, *, ends_at_once: bool = False
 ) -> list[WrittenFile]:
     """`store` is the tile's bucket. The files of a tile that fails half-way stay behind as orphans."""
+    install_codecs()
     disks = [DiskStore(each.name, _open(each.url, ends_at_once), each.cluster, each.label) for each in tile.disks]
     held = await read_tile(tile, WalStores(store, disks))
     table, prefix = _place(tile, store)

@@ -1,0 +1,2 @@
+"""Schemas of values: what they say (`avro`), the columns they become (`mapping`), and bytes to columns and back
+(`codecs`)."""

@@ -1,0 +1,210 @@
+"""Avro values behind the id of their schema, as Confluent's serializers write them: a zero byte, the id in four bytes,
+the value. `AvroCodec` fills the columns of a shape with them and makes the same bytes of the columns again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakestream.records import Binary
+from lakestream.records.native import address
+from lakestream.schemas.avro import AvroSchema, AvroType, parse_avro
+from lakestream.schemas.codecs.avro.program import Program, Texts, compile_program
+from lakestream.schemas.codecs.avro.text import json_text
+from lakestream.schemas.codecs.layout import JSON_PREFIX_BYTES, SLACK_BYTES, STACK_WORDS, ValueStatus
+from lakestream.schemas.codecs.native import kernels
+from lakestream.schemas.codecs.slots import ColumnSlot, SlotMemory, memory_of, slots_of
+from lakestream.table.parquet.arrow import bytes_in, offsets_in, valid_rows
+from lakestream.table.parquet.codec import DecodedValues
+from lakestream.table.shape import TableShape
+
+CODEC: Final = "avro-schema-id-1"
+"""The name in shapes: framing and mapping version included, which never change under a table."""
+PREFIX_BYTES: Final = 5
+_KEPT_SHAPES: Final = 64
+
+Longs = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledShape:
+    """`places`: the number of a schema's program, by its id."""
+
+    roots: tuple[ColumnSlot, ...]
+    programs: tuple[Program, ...]
+    places: Mapping[int, int]
+    ids: Ints
+    symbols: Mapping[int, Sequence[str]]
+    texts: tuple[tuple[AvroSchema, AvroType], ...]
+    table: Longs
+    empty: Longs
+    parents: Longs
+
+    def which(self, schema_ids: npt.NDArray[np.int64]) -> Ints:
+        """The number of each row's program; -1: none."""
+        known = np.array(sorted(self.places), np.int64)
+        if not len(known):
+            return np.full(len(schema_ids), -1, np.int32)
+        numbers = np.array([self.places[each] for each in known.tolist()], np.int32)
+        at = np.searchsorted(known, schema_ids).clip(0, len(known) - 1)
+        return np.where(known[at] == schema_ids, numbers[at], -1).astype(np.int32)
+
+
+@lru_cache(_KEPT_SHAPES)
+def compiled(shape: TableShape) -> CompiledShape:
+    """Shared: never change it."""
+    roots = slots_of(shape)
+    symbols: dict[int, list[str]] = {}
+    texts = Texts()
+    schemas = [each for each in shape.schemas if not each.trouble]
+    programs = tuple(
+        compile_program(parse_avro(each.text, dict(each.references)), roots, symbols, texts) for each in schemas
+    )
+    slots = [slot for root in roots for slot in root.all()]
+    return CompiledShape(
+        roots,
+        programs,
+        {each.schema_id: place for place, each in enumerate(schemas)},
+        np.array([each.schema_id for each in schemas] or [0], np.int32),
+        symbols,
+        tuple(texts.found),
+        np.array([word for each in programs for word in (address(each.code), address(each.extra))] or [0], np.int64),
+        np.array([number for root in roots for number in root.empties()], np.int64),
+        np.array([word for slot in slots for word in (slot.parent, slot.is_repeated)] or [0], np.int64),
+    )
+
+
+def framed_ids(values: pa.Array) -> npt.NDArray[np.int64]:
+    """The id of each value's schema; -1: it has none."""
+    offsets, data = offsets_in(values), bytes_in(values)
+    lengths = np.diff(offsets)
+    framed = (lengths >= PREFIX_BYTES) & (valid_rows(values) != 0)
+    starts = offsets[:-1][framed].astype(np.int64)
+    found = np.zeros(len(starts), np.int64)
+    for place in range(1, PREFIX_BYTES):
+        found = found << 8 | data[starts + place]
+    ids = np.full(len(values), -1, np.int64)
+    ids[framed] = np.where(data[starts] == 0, found, -1) if len(starts) else found
+    return ids
+
+
+class AvroCodec:
+    """Implements `ValueCodec`."""
+
+    def decode(self, values: pa.Array, shape: TableShape) -> DecodedValues:
+        program = compiled(shape)
+        schema_ids = framed_ids(values)
+        which = program.which(schema_ids)
+        memory, states = _decode(program, values, which)
+        is_typed = states != 0
+        columns = memory.arrow(program.symbols)
+        for root in program.roots:
+            if _has_text(root):
+                columns[root.column.name] = _with_texts(columns[root.column.name], root, program.texts)
+        ids = pa.array(schema_ids.astype(np.int32), mask=~is_typed)
+        return DecodedValues(columns, is_typed, states == _EXACT, ids)
+
+    def encode(
+        self, columns: Mapping[str, pa.Array], schema_ids: npt.NDArray[np.int64], raw: Binary, shape: TableShape
+    ) -> Binary:
+        program = compiled(shape)
+        return _encode(program, columns, program.which(schema_ids), raw)
+
+
+_EXACT: Final = 2
+
+
+def _addresses(*arrays: npt.NDArray[Any]) -> list[int]:
+    return [int(address(array)) for array in arrays]
+
+
+def _decode(program: CompiledShape, values: pa.Array, which: Ints) -> tuple[SlotMemory, npt.NDArray[np.uint8]]:
+    rows = len(values)
+    offsets, data = offsets_in(values), bytes_in(values)
+    memory = SlotMemory(program.roots)
+    memory.reserve(rows, int(offsets[-1] - offsets[0]))
+    states = np.zeros(rows, np.uint8)
+    stack = np.empty(STACK_WORDS, np.int64)
+    cursor = np.array([0, 0, len(program.empty), 0], np.int64)
+    while True:
+        status = kernels().decode_values(
+            *_addresses(program.table, which, program.empty, memory.table, program.parents),
+            len(program.parents) // 2 if program.roots else 0,
+            *_addresses(stack, offsets, data),
+            PREFIX_BYTES,
+            rows,
+            *_addresses(states, cursor),
+        )
+        if status == ValueStatus.DONE:
+            break
+        if not memory.grow(int(cursor[1]), entries=bool(cursor[3])):
+            which[cursor[0]] = -1
+    longest = int(np.diff(offsets).max(initial=0))
+    spare = np.empty(longest + SLACK_BYTES, np.uint8)
+    kernels().compare_values(
+        *_addresses(program.table, which, memory.table, stack, offsets, data),
+        PREFIX_BYTES,
+        rows,
+        *_addresses(states, spare),
+    )
+    return memory, states
+
+
+def _encode(program: CompiledShape, rows: Mapping[str, pa.Array], which: Ints, raw: Binary) -> Binary:
+    memory = memory_of(program.roots, rows, program.symbols)
+    count = len(which)
+    limit = max(4096, 2 * sum(array.nbytes for array in rows.values()) + len(raw.data) + PREFIX_BYTES * count)
+    offsets = np.zeros(count + 1, np.int32)
+    valid = np.zeros(count, np.uint8)
+    stack = np.empty(STACK_WORDS, np.int64)
+    cursor = np.zeros(3, np.int64)
+    out = np.empty(limit + SLACK_BYTES, np.uint8)
+    while True:
+        status = kernels().encode_values(
+            *_addresses(program.table, which, memory.table, stack, raw.offsets, raw.data, raw.valid, program.ids),
+            PREFIX_BYTES,
+            count,
+            address(out),
+            limit,
+            *_addresses(offsets, valid, cursor),
+        )
+        if status == ValueStatus.DONE:
+            return Binary(offsets, out[: int(offsets[-1])], valid)
+        limit *= 2
+        grown = np.empty(limit + SLACK_BYTES, np.uint8)
+        grown[: len(out)] = out
+        out = grown
+
+
+def _has_text(slot: ColumnSlot) -> bool:
+    return any(each.column.content == "json" for each in slot.all())
+
+
+def _with_texts(array: pa.Array, slot: ColumnSlot, texts: Sequence[tuple[AvroSchema, AvroType]]) -> pa.Array:
+    """The array with text where the bytes of what becomes it are."""
+    if slot.column.content == "json":
+        return pa.array([_text(each, texts) for each in array.cast(pa.binary()).to_pylist()], pa.string())
+    if not slot.below or not _has_text(slot):
+        return array
+    buffers: list[Any] = array.buffers()
+    if slot.column.kind == "struct":
+        children = [_with_texts(array.field(place), child, texts) for place, child in enumerate(slot.below)]
+        return pa.Array.from_buffers(slot.kind, len(array), buffers[:1], children=children)
+    if slot.column.kind == "list":
+        below = _with_texts(array.values, slot.below[0], texts)
+        return pa.Array.from_buffers(slot.kind, len(array), buffers[:2], children=[below])
+    items = _with_texts(array.items, slot.below[1], texts)
+    pairs = pa.StructArray.from_arrays([array.keys, items], fields=[slot.kind.key_field, slot.kind.item_field])
+    return pa.Array.from_buffers(slot.kind, len(array), buffers[:2], children=[pairs])
+
+
+def _text(data: bytes | None, texts: Sequence[tuple[AvroSchema, AvroType]]) -> str | None:
+    if data is None:
+        return None
+    schema, kind = texts[int.from_bytes(data[:JSON_PREFIX_BYTES], "little")]
+    return json_text(schema, kind, data[JSON_PREFIX_BYTES:])

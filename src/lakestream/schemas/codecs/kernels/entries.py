@@ -1,0 +1,59 @@
+# mypy: ignore-errors
+"""What the outside may call: every argument a number or an address."""
+
+from typing import Any
+
+from numba import cfunc, types
+
+from lakestream.schemas.codecs.kernels import decode, encode
+
+LONG = types.int64
+
+
+def decode_values(
+    programs, which, root, slots, parents, slot_count, stack, offsets, data, prefix, stop, states, cursor
+):
+    return decode.decode_values(
+        programs, which, root, slots, parents, slot_count, stack, offsets, data, prefix, stop, states, cursor
+    )
+
+
+def compare_values(programs, which, slots, stack, offsets, data, prefix, stop, states, spare):
+    return encode.compare_values(programs, which, slots, stack, offsets, data, prefix, stop, states, spare)
+
+
+def encode_values(
+    programs, which, slots, stack, raw_offsets, raw_data, raw_valid, ids, prefix, stop, out, limit, ends, valid, cursor
+):
+    return encode.encode_values(
+        programs,
+        which,
+        slots,
+        stack,
+        raw_offsets,
+        raw_data,
+        raw_valid,
+        ids,
+        prefix,
+        stop,
+        out,
+        limit,
+        ends,
+        valid,
+        cursor,
+    )
+
+
+SIGNATURES = {
+    decode_values: LONG(*[LONG] * 13),
+    compare_values: LONG(*[LONG] * 10),
+    encode_values: LONG(*[LONG] * 15),
+}
+
+
+def compiled() -> dict[str, Any]:
+    """Name to compiled C function, of every entry."""
+    return {
+        function.__name__: cfunc(signature, nopython=True, error_model="numpy")(function)
+        for function, signature in SIGNATURES.items()
+    }
