@@ -158,10 +158,14 @@ async def test_a_store_is_not_whole_while_an_answer_of_another_is_missing(lost: 
         for _ in range(5):
             await engine.append(partition, batch(b"x"), disk=True)
         first, *others = disks.values()
+        [flushed, *_] = await read_extents(engine.store, partition)
+        uncommitted = flushed.object_key.replace("wal/0000000001/", "wal/0000000009/")
         for other in others:
+            await other.put(uncommitted, [await other.get(flushed.object_key)])
             other.lost = lost
         first.empty()
         await until(partial(is_back, engine, first))
+        assert uncommitted in first.core._objects
         for extent in await read_extents(engine.store, partition):
             if "disk0001" in extent.stores:
                 assert extent.object_key in first.core._objects

@@ -2,14 +2,16 @@
 
 Its new label is put there first and made the right one last: whatever empties the store meanwhile takes the label away,
 and a run that is cut off leaves a store that is not whole. Brokers count a write only if the store has its label after
-the last of the writes that they count; the others are listed here after the loss. So what counted is found.
+the last of the writes that they count; the others are listed here after the loss. So what counted is found, and what is
+not committed yet as well: no extent names it, so nothing but the lists tells of it, and a list or an object that cannot
+be read means that the store is not whole yet.
 
 A copy must not outlive its object: a dead one that comes back after its receipts are gone would look like a flush of
 which nobody knows the outcome. Whether an object is dead never changes back, so that is looked up after the copy.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,7 +23,6 @@ from lakestream.metadata.counters import current_generation
 from lakestream.metadata.disks import relabel_disk
 from lakestream.metadata.log.partition import raise_fence, read_every_extent, read_extents
 from lakestream.metadata.store import Store
-from lakestream.objects import ObjectInfo
 from lakestream.runtime import Runtime
 from lakestream.wal import WAL_PREFIX, DiskStore, Footer, WalStores, check_object, parse_key
 from lakestream.wal.disks import label_of
@@ -55,16 +56,22 @@ class _Copying:
     async def copy(self) -> bool:
         """Whether the store has all that extents say it has."""
         self.present = {info.key async for info in self.disk.objects.list(WAL_PREFIX)}
-        for other in self.wal.disks.values():
-            if other is not self.disk:
-                for info in await _listed(other):
-                    if info.key not in self.present:
-                        with suppress(RetryableError):
-                            await self._copy_one(other, info.key)
+        copied = [await self._copy_from(other) for other in self.wal.disks.values() if other is not self.disk]
         log.warning("%d WAL objects were copied to disk store %s", len(self.copied), self.disk.objects.url)
         has_all = await self._has_all(await self._named())
         await self._delete_dead((await self._named()).keys())
-        return has_all
+        return has_all and all(copied)
+
+    async def _copy_from(self, other: DiskStore) -> bool:
+        """False: not all that the other store has was seen."""
+        try:
+            for info in [info async for info in other.objects.list(WAL_PREFIX)]:
+                if info.key not in self.present:
+                    await self._copy_one(other, info.key)
+        except RetryableError as error:
+            log.warning("disk store %s waits for %s: %s", self.disk.objects.url, other.objects.url, error)
+            return False
+        return True
 
     async def _named(self) -> dict[str, set[str]]:
         """WAL object → the stores that extents name for it."""
@@ -122,7 +129,7 @@ class _Copying:
                     if await self._copy_one(other, key):
                         break
                 except RetryableError as error:
-                    log.warning("%s waits for %s: %s", self.disk.objects.url, other.objects.url, error)
+                    log.warning("disk store %s waits for %s: %s", self.disk.objects.url, other.objects.url, error)
                     return False
                 if not await other.is_whole():
                     log.warning("%s waits for %s, which has %s", self.disk.objects.url, other.objects.url, key)
@@ -137,11 +144,3 @@ class _Copying:
         except ObjectMissing:
             return False
         return True
-
-
-async def _listed(disk: DiskStore) -> Sequence[ObjectInfo]:
-    try:
-        return [info async for info in disk.objects.list(WAL_PREFIX)]
-    except RetryableError as error:
-        log.warning("disk store %s cannot be copied from now: %s", disk.objects.url, error)
-        return ()
