@@ -29,7 +29,8 @@ LakestreamError
 │   ├── UnknownNamespace      the catalog has no such namespace
 │   ├── NamespaceExists       that namespace is there already
 │   ├── NamespaceNotEmpty     tables or namespaces are still inside
-│   └── TableRefused          a change that this table must never have
+│   ├── TableRefused          a change that this table must never have
+│   └── RegistryRefused       what the schema registry does not do, or does not have: `problem` says which of that
 ├── RetryableError          the same call may succeed later
 │   ├── Unavailable           a store did not answer, or the outcome is unknown
 │   │   ├── Throttled           the object store asks for fewer requests
@@ -46,6 +47,7 @@ LakestreamError
 """
 
 from collections.abc import Sequence
+from enum import Enum
 
 
 class LakestreamError(Exception):
@@ -152,6 +154,37 @@ class NamespaceNotEmpty(RequestError): ...
 
 
 class TableRefused(RequestError): ...
+
+
+class RegistryProblem(Enum):
+    """What is wrong with a request to the schema registry."""
+
+    UNKNOWN_SUBJECT = "unknown subject"
+    UNKNOWN_VERSION = "unknown version"
+    UNKNOWN_SCHEMA = "unknown schema"
+    SUBJECT_DELETED = "subject is deleted already"
+    SUBJECT_NOT_DELETED = "subject is not deleted yet"
+    VERSION_DELETED = "version is deleted already"
+    VERSION_NOT_DELETED = "version is not deleted yet"
+    NO_CONFIG = "subject has no compatibility of its own"
+    NO_MODE = "subject has no mode of its own"
+    INCOMPATIBLE = "incompatible schema"
+    INVALID_SCHEMA = "invalid schema"
+    INVALID_VERSION = "invalid version"
+    INVALID_LEVEL = "invalid compatibility level"
+    INVALID_MODE = "invalid mode"
+    NOT_PERMITTED = "not permitted in this mode"
+    REFERENCED = "other schemas refer to it"
+    ID_DIFFERS = "the schema has another id"
+    INVALID_SUBJECT = "invalid subject"
+    TOO_LARGE = "schema too large"
+    INVALID_RULES = "invalid rule set"
+
+
+class RegistryRefused(RequestError):
+    def __init__(self, problem: RegistryProblem, message: str) -> None:
+        super().__init__(message)
+        self.problem = problem
 
 
 class RetryableError(LakestreamError): ...

@@ -27,6 +27,8 @@ class ResourceKind(Enum):
     GROUP = "group"
     CLUSTER = "cluster"
     TRANSACTIONAL_ID = "transactional id"
+    SUBJECT = "subject"
+    """Of the schema registry. Kafka has no such kind."""
 
 
 CLUSTER_NAME: Final = "kafka-cluster"

@@ -1,8 +1,9 @@
 """A lost metadata store, rebuilt from the bucket alone.
 
 Topics, groups, names, pointers and counters come from the rows that were saved last (`saved`), tables from their newest
-metadata, logs from WAL objects and their receipts (`rebuilding`). Offsets of what is in a table or has a receipt are
-those that it had. Nothing in the bucket changes but the place of the metadata store in its identity.
+metadata, logs from WAL objects and their receipts (`rebuilding`), schemas and their subjects from objects of their own.
+Offsets of what is in a table or has a receipt are those that it had. Nothing in the bucket changes but the place of the
+metadata store in its identity.
 
 The store gets its cluster's id last: until then every start is refused, and a run that was cut off begins anew.
 All generations that were ever seen are below the new fence, so nothing of the old life can still commit.
@@ -33,6 +34,7 @@ from lakestream.metadata.topics.tables import clashing_name, table_name
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime
+from lakestream.schemas.registry.restoring import restore_registry
 from lakestream.wal import WAL_PREFIX, WalStores, parse_key
 
 _ALL: Final = ("", "\U0010ffff")
@@ -54,6 +56,7 @@ class Recovered:
     tail_records: int = 0
     appended: int = 0
     left_out: int = 0
+    subjects: int = 0
     saved_ms: int | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -192,6 +195,9 @@ class _Recovery:
                 )
                 highest = max(highest, *rebuilt.producers, -1)
         await counters.restore_numbers(self._store, generation=generation, producer_id=highest)
+        restored = await restore_registry(self._store, self._objects, (self._cluster, *former))
+        self._done.subjects = restored.subjects
+        self._done.notes += restored.notes
         self._done.topics = len(topics)
 
     # Tables and views

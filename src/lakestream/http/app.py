@@ -1,5 +1,5 @@
-"""The HTTP door as one application: `/iceberg` for engines, `/health`, `/ready`, `/lag` and `/metrics` for
-operators."""
+"""The HTTP door as one application: `/iceberg` for engines, `/registry` for clients with schemas, `/health`, `/ready`,
+`/lag` and `/metrics` for operators."""
 
 import asyncio
 import logging
@@ -26,7 +26,9 @@ from lakestream.http.iceberg.routes import Elsewhere, IcebergCatalog
 from lakestream.http.iceberg.tables import Freshen
 from lakestream.http.identity import Identified, principal_of
 from lakestream.http.lag import ReadLag, as_json
+from lakestream.http.registry.routes import registry_app
 from lakestream.metrics import HttpMetrics
+from lakestream.schemas.registry.registry import SchemaRegistry
 
 _log = logging.getLogger(__name__)
 
@@ -44,11 +46,13 @@ def create_app(
     ready: Callable[[], Awaitable[Sequence[str]]] | None = None,
     elsewhere: str = "",
     hosts: Sequence[str] = (),
+    registry: SchemaRegistry | None = None,
 ) -> ASGIApp:
     """The tables behind `catalog` stay the caller's to close. `table_config` goes to engines with each table,
     `credentials` to those who ask for them; `freshen` runs before each load of a table; `lag` tells how far tables are
     behind; `ready` what keeps this process from serving, if anything does. `elsewhere` names the external catalog that
-    has the tables: then nothing is served of them here. `hosts`: see `Guard`."""
+    has the tables: then nothing is served of them here. `hosts`: see `Guard`. `registry`: None if schemas are in one of
+    the owner's."""
     measured = metrics or HttpMetrics()
 
     async def health(_request: Request) -> Response:
@@ -86,6 +90,7 @@ def create_app(
             Route("/metrics", show_metrics, methods=["GET"]),
             Route("/lag", show_lag, methods=["GET"]),
             Mount("/iceberg", routes=iceberg.routes()),
+            *([] if registry is None else [Mount("/registry", app=registry_app(registry))]),
         ],
         exception_handlers={
             LakestreamError: on_lakestream_error,

@@ -17,9 +17,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lakestream.http.iceberg.errors import error_response
+from lakestream.http.registry.errors import refusal
 
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _JSON: Final = "application/json"
+_REGISTRY: Final = "/registry/"
 _FOREIGN_SITES: Final = ("cross-site", "same-site")
 
 
@@ -31,23 +33,19 @@ class Guard:
         self._hosts = {host.strip("[]").lower() for host in (*_LOOPBACK, socket.gethostname(), *hosts) if host}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._refusal(Request(scope)) if scope["type"] == "http" else None
-        await (refusal or self._app)(scope, receive, send)
+        refused = self._refusal(Request(scope)) if scope["type"] == "http" else None
+        await (refused or self._app)(scope, receive, send)
 
     def _refusal(self, request: Request) -> Response | None:
         headers = request.headers
         host = headers.get("Host", "")
         if not self._is_ours(host, request.scope):
-            return error_response(
-                request,
-                421,
-                "BadRequestException",
-                f"{host[:300]!r} is no name of this server: an operator may add it to the setting http.hosts",
-            )
+            told = f"{host[:300]!r} is no name of this server: an operator may add it to the setting http.hosts"
+            return _refused(request, 421, "BadRequestException", told)
         if _is_foreign(request, host):
-            return error_response(request, 403, "ForbiddenException", "requests of other web pages are not served")
-        if _has_body(request) and headers.get("Content-Type", "").split(";")[0].strip().lower() != _JSON:
-            return error_response(request, 415, "BadRequestException", f"a body must have the content type {_JSON}")
+            return _refused(request, 403, "ForbiddenException", "requests of other web pages are not served")
+        if _has_body(request) and not _is_json(headers.get("Content-Type", "")):
+            return _refused(request, 415, "BadRequestException", f"a body must have the content type {_JSON}")
         return None
 
     def _is_ours(self, host: str, scope: Scope) -> bool:
@@ -59,6 +57,19 @@ class Guard:
             return True
         # The very address that the connection came in at. No name that points here can be spelled so.
         return _is_address(name) and name == (scope.get("server") or ("",))[0]
+
+
+def _refused(request: Request, status: int, kind: str, message: str) -> Response:
+    """In the words of whom the request is for."""
+    if request.url.path.startswith(_REGISTRY):
+        return refusal(status, message)
+    return error_response(request, status, kind, message)
+
+
+def _is_json(content_type: str) -> bool:
+    """Or a kind of it. No browser sends one of these to strangers without asking."""
+    kind = content_type.split(";")[0].strip().lower()
+    return kind == _JSON or (kind.startswith("application/") and kind.endswith("+json"))
 
 
 def _is_address(text: str) -> bool:

@@ -83,6 +83,8 @@ _DENIALS: Final = {
     ResourceKind.GROUP.value: ErrorCode.group_authorization_failed,
     ResourceKind.CLUSTER.value: ErrorCode.cluster_authorization_failed,
     ResourceKind.TRANSACTIONAL_ID.value: ErrorCode.transactional_id_authorization_failed,
+    # Kafka knows no subjects: what is denied of them is a setting of the cluster's.
+    ResourceKind.SUBJECT.value: ErrorCode.cluster_authorization_failed,
 }
 
 _GROUP_CODES: Final = {

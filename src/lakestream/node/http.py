@@ -1,4 +1,4 @@
-"""The HTTP door's process: the Iceberg REST catalog, health and metrics, under uvicorn."""
+"""The HTTP door's process: the Iceberg REST catalog, the schema registry, health and metrics, under uvicorn."""
 
 import asyncio
 import os
@@ -23,6 +23,7 @@ from lakestream.node.places import advertised, taken
 from lakestream.node.storage.backends import open_backends, saving_rows
 from lakestream.node.storage.tables import make_engines, open_catalog
 from lakestream.node.vending import storage_config, storage_credentials
+from lakestream.schemas.registry.registry import SchemaRegistry
 from lakestream.settings import HttpSettings, Settings, listed
 
 STOP_GRACE_S = 3
@@ -59,6 +60,7 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
                 ready=Readiness(backends, stop.is_set),
                 elsewhere=catalog.place,
                 hosts=[place.host, told_host, *listed(place.hosts)],
+                registry=SchemaRegistry(backends.store, backends.objects, backends.runtime, ALLOW_ALL),
             ),
             log_config=None,
             access_log=False,

@@ -1,2 +1,2 @@
-"""Schemas of values: what they say (`avro`), the columns they become (`mapping`), and bytes to columns and back
-(`codecs`)."""
+"""Schemas of values: the `registry` that keeps them; what they say (`avro`), the columns they become (`mapping`), and
+bytes to columns and back (`codecs`)."""

@@ -41,7 +41,7 @@ def recover(
         return
     out.print(
         f"Cluster {done.cluster_id} has its metadata store again: {done.topics} topics, {done.partitions} partitions,"
-        f" {done.tail_records:,} records that are not in a table yet.",
+        f" {done.tail_records:,} records that are not in a table yet, {done.subjects} subjects with schemas.",
         soft_wrap=True,
     )
     if done.saved_ms is not None:
