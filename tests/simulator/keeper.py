@@ -166,6 +166,7 @@ def _arrow(rows: Sequence[Row]) -> pa.Table:
             "_offset": pa.array([row.offset for row in rows], pa.int64()),
             "_key": pa.array([key_of(row.value) for row in rows], pa.binary()),
             "_value": pa.array([None if is_tombstone(row.value) else row.value for row in rows], pa.binary()),
+            "_kind": pa.array([int(is_tombstone(row.value)) for row in rows], pa.int32()),
         }
     )
 

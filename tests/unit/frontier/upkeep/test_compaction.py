@@ -284,6 +284,7 @@ def test_the_newest_of_each_key_by_the_byte(rows: list[tuple[int, bytes | None, 
             "_offset": pa.array(range(len(rows)), pa.int64()),
             "_key": pa.array([row[1] for row in rows], pa.binary()),
             "_value": pa.array([b"v" if row[2] else None for row in rows], pa.binary()),
+            "_kind": pa.array([0 if row[2] else 1 for row in rows], pa.int32()),
         }
     )
     newest = Newest()
