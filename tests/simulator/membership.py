@@ -32,7 +32,9 @@ class Membership:
         self._history = history
         self._stays_s = stays_s
         """Who was heard of as a member is one for this long at the least: neither its session nor a rebalance can be
-        over before."""
+        over before. A join that only repeats what its generation was told does not give the time to sync anew. It
+        counts all the same: members here sync at the moment when they are answered, which is within that time unless
+        the coordinator kept the answer back."""
         self._seats: dict[str, _Seat] = {}
         self.topics: list[UUID] = []
         """As they came after each other under the one name."""

@@ -2,13 +2,17 @@
 lives."""
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final
 from uuid import uuid4
 
 import pytest
+from simulator.loop import SimulatedLoop
 from support.clients.wire import until
 from support.groups.coordinators import QUICK, CoordinatorWorld, joining, member, offset, rows_of, with_world
 
-from lakestream.coordination.groups import GroupCoordinator, GroupError
+from lakestream.coordination.groups import GroupCoordinator, GroupError, Joined, Sync
 from lakestream.coordination.settings import GroupSettings
 from lakestream.errors import NotCoordinator
 from lakestream.metadata.groups import CommittedOffset, GroupRows, GroupState, committed_offsets, lease_address
@@ -16,6 +20,9 @@ from lakestream.model import StreamPartition
 
 RETENTION_MS = GroupSettings().offsets_retention_ms
 IDLE = GroupSettings(initial_rebalance_delay_ms=5, min_session_timeout_ms=20, lease_ttl_ms=30, idle_release_ms=20)
+
+_REBALANCE_S: Final = joining().rebalance_timeout_ms / 1000
+_LONGER_THAN_A_REBALANCE_S: Final = 1.5 * _REBALANCE_S
 
 
 async def _topic(world: CoordinatorWorld, name: str = "t") -> StreamPartition:
@@ -177,6 +184,106 @@ def test_nothing_under_way_lands_after_claim_and_lease_are_gone() -> None:
             assert [each.offset for each in (await committed_offsets(world.store, "g")).values()] == [5]
 
     with_world(test)
+
+
+def test_a_sweep_that_waits_for_the_store_costs_nobody_the_time_to_rejoin() -> None:
+    """A member hears of the rebalance only after the sweep has let go of the group, when its time would be over."""
+
+    async def test(world: CoordinatorWorld) -> None:
+        async with world.broker(1) as first:
+            one = await _member_with_a_dead_offset(world, first)
+            two = asyncio.ensure_future(first.join("g", joining()))
+            async with _slow_sweep(world, first):
+                beat = asyncio.ensure_future(first.heartbeat("g", one.member_id, None, one.generation))
+                await asyncio.sleep(_LONGER_THAN_A_REBALANCE_S)
+                assert not beat.done()
+            assert await beat is GroupError.REBALANCING
+            again = await first.join("g", joining(one.member_id))
+            assert (again.error, again.generation) == (GroupError.NONE, one.generation + 1)
+            assert (await two).generation == again.generation
+
+    _with_made_up_time(test)
+
+
+def test_a_sweep_that_waits_for_the_store_costs_nobody_the_time_to_sync() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        async with world.broker(1) as first:
+            one = await _member_with_a_dead_offset(world, first)
+            joined = await first.join("g", joining(one.member_id))
+            assert joined.generation == one.generation + 1
+            async with _slow_sweep(world, first):
+                again = asyncio.ensure_future(first.join("g", joining(one.member_id)))
+                await asyncio.sleep(_LONGER_THAN_A_REBALANCE_S)
+                assert not again.done()
+            assert (await again).generation == joined.generation
+            sync = Sync(one.member_id, None, joined.generation, None, None, {one.member_id: b"all"})
+            assert (await first.sync("g", sync)).error is GroupError.NONE
+
+    _with_made_up_time(test)
+
+
+def test_a_sweep_that_fails_costs_nobody_the_time_to_rejoin() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        async with world.broker(1) as first:
+            one = await _member_with_a_dead_offset(world, first)
+            two = asyncio.ensure_future(first.join("g", joining()))
+            async with _slow_sweep(world, first):
+                await asyncio.sleep(_LONGER_THAN_A_REBALANCE_S)
+                world.store.fail_before = 1
+            assert not world.store.fail_before, "the sweep has failed"
+            again = await first.join("g", joining(one.member_id))
+            assert (again.error, again.generation) == (GroupError.NONE, one.generation + 1)
+            await two
+
+    _with_made_up_time(test)
+
+
+def test_who_says_nothing_is_dropped_after_a_slow_sweep_too() -> None:
+    """The sweep's time is given back once, not for ever."""
+
+    async def test(world: CoordinatorWorld) -> None:
+        async with world.broker(1) as first:
+            one = await _member_with_a_dead_offset(world, first)
+            two = asyncio.ensure_future(first.join("g", joining()))
+            async with _slow_sweep(world, first):
+                await asyncio.sleep(_LONGER_THAN_A_REBALANCE_S)
+            before_s = asyncio.get_running_loop().time()
+            assert (await two).generation == one.generation + 1
+            assert asyncio.get_running_loop().time() - before_s == pytest.approx(_REBALANCE_S, abs=0.1)
+            gone = await first.heartbeat("g", one.member_id, None, one.generation)
+            assert gone is GroupError.UNKNOWN_MEMBER
+
+    _with_made_up_time(test)
+
+
+async def _member_with_a_dead_offset(world: CoordinatorWorld, coordinator: GroupCoordinator) -> Joined:
+    """At rest, with something for a sweep to do."""
+    dead = await _topic(world)
+    joined = await member(coordinator)
+    await coordinator.commit("g", joined.member_id, None, joined.generation, _at(world, dead))
+    await world.topics.delete(dead.topic_id)
+    return joined
+
+
+@asynccontextmanager
+async def _slow_sweep(world: CoordinatorWorld, coordinator: GroupCoordinator) -> AsyncIterator[None]:
+    """Inside, a sweep has the group and the store does not answer; afterwards the sweep is over."""
+    gate = world.store.gate = asyncio.Event()
+    sweeping = asyncio.ensure_future(coordinator.sweeper.sweep())
+    await asyncio.sleep(0.001)
+    yield
+    assert not sweeping.done()
+    gate.set()
+    await sweeping
+    world.store.gate = None
+
+
+def _with_made_up_time(test: Callable[[CoordinatorWorld], Awaitable[None]]) -> None:
+    async def work() -> None:
+        await test(CoordinatorWorld())
+
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        runner.run(work())
 
 
 def test_metadata_holds_what_lives() -> None:

@@ -83,7 +83,13 @@ class Sweeper:
         async with held.lock:
             if held.dropped:
                 return
-            await self._clear(held)
+            since_s = asyncio.get_running_loop().time()
+            try:
+                await self._clear(held)
+            finally:
+                # Members waited for the store as they do for a save; one that is due counts this time itself.
+                if held.unsaved_since_ms is None:
+                    held.machine.postpone((asyncio.get_running_loop().time() - since_s) * 1000)
         if not had and held.is_empty:
             await self._leases.give_back(held)
 
