@@ -5,7 +5,8 @@ LakestreamError
 │   ├── NotAuthorized         the caller may not do that; it does not say whether the thing is there
 │   ├── CorruptRecords        CRC, magic, lengths or counts do not hold
 │   ├── InvalidRecords        well formed, yet not acceptable
-│   │   └── InvalidTimestamp    outside [-1, year 9999], or outside what the topic takes
+│   │   ├── InvalidTimestamp    outside [-1, year 9999], or outside what the topic takes
+│   │   └── UnknownSchema       ids of schemas that the topic's subjects are not known to have
 │   ├── UnsupportedRecords    a magic or compression that is not served
 │   │   └── UnsupportedCodec    a compression that this client does not know
 │   ├── RecordsTooLarge       above the configured maximum
@@ -34,7 +35,8 @@ LakestreamError
 ├── RetryableError          the same call may succeed later
 │   ├── Unavailable           a store did not answer, or the outcome is unknown
 │   │   ├── Throttled           the object store asks for fewer requests
-│   │   └── StoreRefused        no such bucket, or no right to it: somebody has to change something
+│   │   ├── StoreRefused        no such bucket, or no right to it: somebody has to change something
+│   │   └── RegistryUnavailable  the schema registry does not answer; nothing was written
 │   ├── Overloaded            a memory budget is spent
 │   ├── PredecessorAwaited    an earlier batch of this producer is not in the log yet
 │   └── Conflict              somebody else changed it first: load again and retry
@@ -46,7 +48,7 @@ LakestreamError
     └── CorruptObject         a checksum or a format does not hold
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
 
@@ -77,6 +79,14 @@ class InvalidRecords(RequestError):
 
 
 class InvalidTimestamp(InvalidRecords): ...
+
+
+class UnknownSchema(InvalidRecords):
+    """`ids`: by the subject that is not known to have them. Whoever knows an old list of them looks again."""
+
+    def __init__(self, message: str, records: Sequence[tuple[int, str]], ids: Mapping[str, frozenset[int]]) -> None:
+        super().__init__(message, records)
+        self.ids = ids
 
 
 class UnsupportedRecords(RequestError): ...
@@ -197,6 +207,9 @@ class Throttled(Unavailable): ...
 
 
 class StoreRefused(Unavailable): ...
+
+
+class RegistryUnavailable(Unavailable): ...
 
 
 class Overloaded(RetryableError): ...

@@ -27,6 +27,7 @@ from lakestream.errors import (
     ProducerFenced,
     RecordsKept,
     RecordsTooLarge,
+    RegistryUnavailable,
     RequestError,
     RetryableError,
     SequenceGap,
@@ -64,6 +65,7 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     RequestError: ErrorCode.invalid_request,
     # Nothing was written and the client should come back: every producer retries this code.
     Overloaded: ErrorCode.not_enough_replicas,
+    RegistryUnavailable: ErrorCode.not_enough_replicas,
     # Every client sends such batches again in their order and in the same epoch, and counts no retry.
     PredecessorAwaited: ErrorCode.not_leader_or_follower,
     Conflict: ErrorCode.request_timed_out,

@@ -84,12 +84,13 @@ SYSTEM_NAMES: Final = frozenset(column.name for column in SYSTEM_COLUMNS)
 class ValueSchema(msgspec.Struct, frozen=True, array_like=True):
     """A schema by which values of the table were written: they can be told from the columns without asking anybody.
     `references`: other schemas that it uses, by name, each before those that need it. `trouble`: why values of it stay
-    bytes; empty: they are columns."""
+    bytes; empty: they are columns. `format`: AVRO, PROTOBUF or JSON."""
 
     schema_id: int
     text: str
     references: tuple[tuple[str, str], ...] = ()
     trouble: str = ""
+    format: str = "AVRO"
 
 
 class TableShape(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=True):
