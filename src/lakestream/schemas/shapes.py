@@ -7,11 +7,17 @@ import msgspec
 
 from lakestream.errors import InvalidSchema
 from lakestream.schemas.avro import parse_avro
-from lakestream.schemas.mapping import columns_of, merged
-from lakestream.table.shape import SYSTEM_NAMES, TableShape, ValueSchema
+from lakestream.schemas.mapping import FIRST_VALUE_ID, ROOT, columns_of, merged
+from lakestream.table.shape import SYSTEM_COLUMNS, SYSTEM_NAMES, TableColumn, TableShape, ValueSchema
 
 MAX_SCHEMA_BYTES: Final = 256 * 1024
 """Of all schemas of a table together: they are in its metadata, which every commit writes."""
+
+
+def text_shape(codec: str) -> TableShape:
+    """Of values that are text as a whole: `codecs.texts`. They have no schema."""
+    column = TableColumn(FIRST_VALUE_ID, ROOT, "string")
+    return TableShape(columns=(column, *SYSTEM_COLUMNS), codec=codec)
 
 
 def with_schema(shape: TableShape, schema: ValueSchema, last_id: int = 0) -> TableShape:

@@ -118,3 +118,35 @@ def crc_byte(typingctx, state, byte):
         return builder.call(step, args)
 
     return types.uint32(types.uint32, types.uint8), generate
+
+
+@intrinsic
+def trailing_zeros(typingctx, word):
+    """Of a number that is not zero."""
+
+    def generate(context, builder, signature, args):
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.uint64(types.uint64), generate
+
+
+@intrinsic
+def leading_zeros(typingctx, word):
+    """Of a number that is not zero."""
+
+    def generate(context, builder, signature, args):
+        return builder.ctlz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.uint64(types.uint64), generate
+
+
+@intrinsic
+def multiply_high(typingctx, left, right):
+    """The upper half of a product."""
+
+    def generate(context, builder, signature, args):
+        wide = ir.IntType(128)
+        product = builder.mul(*(builder.zext(each, wide) for each in args))
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), generate

@@ -13,12 +13,18 @@ _PROTOTYPES: Final = {
     "decode_values": [_LONG] * 14,
     "compare_values": [_LONG] * 11,
     "encode_values": [_LONG] * 16,
+    "check_texts": [_LONG] * 7,
 }
 _FOLDER: Final = Path(__file__).parent
 VALUE_KERNELS: Final = KernelSet(
     "value-kernels",
     "lakestream.schemas.codecs.kernels.entries",
-    (*RECORD_SOURCES, _FOLDER / "layout.py", *sorted((_FOLDER / "kernels").glob("*.py"))),
+    (
+        *RECORD_SOURCES,
+        _FOLDER / "layout.py",
+        *sorted((_FOLDER / "kernels" / "json").glob("*.py")),
+        *sorted((_FOLDER / "kernels").glob("*.py")),
+    ),
 )
 
 
@@ -30,6 +36,7 @@ class ValueKernels:
         self.decode_values = self._code.entry("decode_values")
         self.compare_values = self._code.entry("compare_values")
         self.encode_values = self._code.entry("encode_values")
+        self.check_texts = self._code.entry("check_texts")
 
 
 _lock: Final = threading.Lock()

@@ -5,7 +5,7 @@ from typing import Any
 
 from numba import cfunc, types
 
-from lakestream.schemas.codecs.kernels import decode, encode
+from lakestream.schemas.codecs.kernels import decode, encode, texts
 
 LONG = types.int64
 
@@ -44,7 +44,12 @@ def encode_values(
     )
 
 
+def check_texts(offsets, data, valid, stop, wants_json, states):
+    return texts.check_texts(offsets, data, valid, stop, wants_json, states)
+
+
 SIGNATURES = {
+    check_texts: LONG(*[LONG] * 6),
     decode_values: LONG(*[LONG] * 13),
     compare_values: LONG(*[LONG] * 10),
     encode_values: LONG(*[LONG] * 15),

@@ -1,0 +1,2 @@
+# mypy: ignore-errors
+"""Compiled: text in JSON to columns and back."""
