@@ -15,6 +15,8 @@ LakestreamError
 │   ├── StreamExists          a topic of that name is there already
 │   ├── InvalidStream         a topic name or partition count that cannot be
 │   │   ├── InvalidName         no name for a topic
+│   │   ├── InvalidPartitions   a number of partitions that this topic cannot have
+│   │   ├── InvalidAssignment   brokers that cannot be a partition's replicas
 │   │   └── InvalidSetting      a topic's setting that cannot be
 │   ├── InvalidSchema         no schema, or one whose values cannot be columns
 │   ├── RecordsKept           records of a topic that is only compacted are not deleted by offset
@@ -111,6 +113,12 @@ class InvalidStream(RequestError): ...
 
 
 class InvalidName(InvalidStream): ...
+
+
+class InvalidPartitions(InvalidStream): ...
+
+
+class InvalidAssignment(InvalidStream): ...
 
 
 class InvalidSetting(InvalidStream): ...

@@ -29,6 +29,7 @@ from lakestream.metadata.log.head import HEAD, Head, ProducerState, extent_key, 
 from lakestream.metadata.names.pointers import Pointer, Pointers
 from lakestream.metadata.names.views import ViewPointer
 from lakestream.metadata.store import Address, Store, Transaction
+from lakestream.metadata.topics.growing import grow
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.metadata.topics.tables import clashing_name, table_name
 from lakestream.model import StreamPartition
@@ -265,7 +266,15 @@ class _Recovery:
                 f"records of a topic that nothing else tells of are in {topic.name}: its name, its settings and the"
                 " number of its partitions are not known. If it was deleted in its last minute, delete it again"
             )
+        for topic_id, topic in listed.items():
+            listed[topic_id] = await self._grown(topic, streams.get(topic_id), wal)
         return sorted(listed.values(), key=lambda topic: topic.name)
+
+    async def _grown(self, topic: Topic, found: FoundTable | None, wal: FoundWal) -> Topic:
+        """It may have got partitions after its row was saved: its table or the WAL has records of them."""
+        written = (partition.index for partition in wal.sections if partition.topic_id == topic.topic_id)
+        count = max(topic.partitions, 0 if found is None else len(found.frontier), 1 + max(written, default=-1))
+        return topic if count == topic.partitions else await grow(self._store, self._topics, topic.name, count)
 
     async def _restore_topic(self, name: str, topic_id: UUID, partitions: int, created_ms: int) -> Topic:
         taken = await self._topics.by_names([name])

@@ -22,6 +22,7 @@ from lakestream.metadata.log.partition import advance_log_start
 from lakestream.metadata.names.pointers import Pointers
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.store import Store
+from lakestream.metadata.topics.growing import grow
 from lakestream.metadata.topics.list import Begun, Topic, Topics
 from lakestream.metadata.topics.options import PROFILE, is_disk
 from lakestream.metrics import StreamMetrics
@@ -223,6 +224,10 @@ class StreamEngine:
             except LakestreamError as error:
                 log.warning("topic %s has no table yet, the pipeline goes on with it: %s", name, error)
         return topic
+
+    async def grow_topic(self, name: str, partitions: int, *, dry_run: bool = False) -> Topic:
+        """Raises `UnknownStream`, `InvalidPartitions`."""
+        return await grow(self.store, self.topics, name, partitions, dry_run=dry_run)
 
     def check_profile(self, configs: Mapping[str, str]) -> None:
         """Raises `InvalidSetting` for a profile that this broker does not have."""

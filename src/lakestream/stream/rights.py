@@ -36,15 +36,20 @@ class TopicRights:
         cluster = self._authorizer.allows(principal, Operation.CREATE, ResourceKind.CLUSTER, CLUSTER_NAME)
         return cluster or self.allows(principal, Operation.CREATE, name)
 
-    def cached(self, principal: Principal, operation: Operation, keys: Iterable[TopicKey]) -> FoundTopics | None:
-        """All of them without waiting, or None."""
+    def cached(
+        self, principal: Principal, operation: Operation, asked: Iterable[tuple[TopicKey, int]]
+    ) -> FoundTopics | None:
+        """The topics of all these partitions without waiting, or None."""
         found: FoundTopics = {}
-        for key in keys:
+        for key, index in asked:
             if key not in found:
                 topic = self._cached(key)
                 if topic is None:
                     return None
                 found[key] = self._judged(principal, operation, key, topic)
+            known = found[key]
+            if isinstance(known, Topic) and index >= known.partitions:
+                return None
         return found
 
     async def find(self, principal: Principal, operation: Operation, keys: Iterable[TopicKey]) -> FoundTopics:
@@ -58,6 +63,15 @@ class TopicRights:
             else:
                 found[key] = self._judged(principal, operation, key, topic)
         return found | await self.find_now(principal, operation, unknown) if unknown else found
+
+    async def find_partitions(
+        self, principal: Principal, operation: Operation, asked: Iterable[tuple[TopicKey, int]]
+    ) -> FoundTopics:
+        """The same for certain partitions: a topic may have grown since it was remembered."""
+        highest = _highest(asked)
+        found = await self.find(principal, operation, highest)
+        grown = [key for key, topic in found.items() if isinstance(topic, Topic) and highest[key] >= topic.partitions]
+        return found | await self.find_now(principal, operation, grown) if grown else found
 
     async def find_now(self, principal: Principal, operation: Operation, keys: Iterable[TopicKey]) -> FoundTopics:
         """As they are on the topic list now. For answers that no log checks: a name may mean another topic by now."""
@@ -101,3 +115,10 @@ class TopicRights:
         if self._authorizer.allows_any(principal, operation, _TOPIC):
             return UnknownStreamId(f"no topic has the id {topic_id}")
         return denied(principal, operation, _TOPIC, str(topic_id))
+
+
+def _highest(asked: Iterable[tuple[TopicKey, int]]) -> dict[TopicKey, int]:
+    highest: dict[TopicKey, int] = {}
+    for key, index in asked:
+        highest[key] = max(index, highest.get(key, index))
+    return highest

@@ -103,12 +103,13 @@ class Streams:
 
         At once if the topics are known and little has to be checked, else a coroutine. The order in which batches are
         taken in is their order in the log: who wants an order between two calls awaits the first."""
-        found = self._rights.cached(principal, Operation.WRITE, (batch.topic for batch in batches))
+        found = self._rights.cached(principal, Operation.WRITE, ((each.topic, each.partition) for each in batches))
         return self._look_up(principal, batches) if found is None else self._append(batches, found)
 
     async def _look_up(self, principal: Principal, batches: Sequence[ProducedBatch]) -> list[AppendOutcome]:
         try:
-            found = await self._rights.find(principal, Operation.WRITE, (batch.topic for batch in batches))
+            asked = [(batch.topic, batch.partition) for batch in batches]
+            found = await self._rights.find_partitions(principal, Operation.WRITE, asked)
         except LakestreamError as error:
             return [error for _ in batches]
         taken = self._append(batches, found)
@@ -162,7 +163,8 @@ class Streams:
         max_wait_ms: int,
     ) -> list[Fetched | LakestreamError]:
         """In the order of the requests. What is refused does not let the others wait."""
-        found = await self._rights.find(principal, Operation.READ, (request.topic for request in requests))
+        partitions = [(request.topic, request.partition) for request in requests]
+        found = await self._rights.find_partitions(principal, Operation.READ, partitions)
         asked = [_fetched_partition(request, found[request.topic]) for request in requests]
         wanted = [each for each in asked if isinstance(each, FetchPartition)]
         wait_ms = max_wait_ms if len(wanted) == len(asked) else 0
@@ -183,7 +185,8 @@ class Streams:
         self, principal: Principal, queries: Sequence[OffsetQuery]
     ) -> list[OffsetAt | LakestreamError]:
         """In the order of the queries. Linearizable."""
-        found = await self._rights.find(principal, Operation.DESCRIBE, (query.topic for query in queries))
+        partitions = [(query.topic, query.partition) for query in queries]
+        found = await self._rights.find_partitions(principal, Operation.DESCRIBE, partitions)
 
         async def find(query: OffsetQuery) -> OffsetAt | LakestreamError:
             partition = _partition(found[query.topic], query.partition)

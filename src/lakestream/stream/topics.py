@@ -1,12 +1,12 @@
 """Topics as such, for callers: list, describe, create, alter, delete."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from lakestream.access import Operation, Principal, ResourceKind, denied
 from lakestream.catalog.binding import ALIAS
-from lakestream.errors import InvalidName, LakestreamError, StreamExists, UnknownStream
+from lakestream.errors import InvalidAssignment, InvalidName, LakestreamError, StreamExists, UnknownStream
 from lakestream.metadata.topics.list import Topic, check_name
 from lakestream.metadata.topics.options import is_disk
 from lakestream.metadata.topics.tables import table_name
@@ -78,6 +78,48 @@ class StreamTopics:
             if not self._rights.allows(principal, Operation.WRITE, table):
                 raise denied(principal, Operation.WRITE, ResourceKind.TOPIC, table)
 
+    async def grow(
+        self,
+        principal: Principal,
+        name: str,
+        partitions: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Topic:
+        """Gives the topic so many partitions in all. `assignments`: brokers of the new ones, which are checked and do
+        not count further. Raises `NotAuthorized`, `UnknownStream`, `InvalidPartitions`, `InvalidAssignment`."""
+        if not self._rights.allows(principal, Operation.ALTER, name):
+            raise denied(principal, Operation.ALTER, ResourceKind.TOPIC, name)
+        if assignments is not None:
+            # Whether the topic can grow is told before anything else that is wrong.
+            await self._engine.grow_topic(name, partitions, dry_run=True)
+            present = (await self._rights.find_now(principal, Operation.ALTER, [name]))[name]
+            if isinstance(present, LakestreamError):
+                raise present
+            await self.check_assignments(principal, assignments, partitions - present.partitions)
+        return await self._engine.grow_topic(name, partitions, dry_run=dry_run)
+
+    async def check_assignments(
+        self, principal: Principal, assignments: Sequence[Sequence[int]], partitions: int
+    ) -> None:
+        """Whether so many partitions may be assigned to these brokers. Raises `InvalidAssignment`."""
+        if len(assignments) != partitions:
+            raise InvalidAssignment(f"{partitions} partitions are to be made, and {len(assignments)} are assigned")
+        live = await self._engine.brokers.live() or [self._engine.broker]
+        known = {broker.broker_id for broker in live}
+        for brokers in assignments:
+            if not brokers:
+                raise InvalidAssignment("a partition is assigned to no broker: name at least one for each")
+            if len(set(brokers)) < len(brokers):
+                raise InvalidAssignment(f"a partition is assigned to a broker twice: {_listed(brokers)}")
+            if not known.issuperset(brokers):
+                raise InvalidAssignment(
+                    f"a partition is assigned to {_listed(brokers)}, and the brokers that live are {_listed(known)}"
+                )
+            if len(brokers) != len(assignments[0]):
+                raise InvalidAssignment("assign each partition to as many brokers as the others")
+
     async def alter(
         self,
         principal: Principal,
@@ -108,3 +150,7 @@ class StreamTopics:
             raise found
         await self._engine.delete_topic(found.topic_id)
         return found
+
+
+def _listed(brokers: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(brokers)))

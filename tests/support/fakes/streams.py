@@ -11,6 +11,7 @@ from lakestream.errors import CorruptRecords, OffsetOutOfRange, UnknownStream
 from lakestream.metadata.brokers import Broker, Brokers
 from lakestream.metadata.store import Store
 from lakestream.metadata.stores.memory import MemoryStore
+from lakestream.metadata.topics.growing import grow
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.model import StreamPartition
 from lakestream.objects import Buffer
@@ -158,6 +159,9 @@ class FakeStreams:
 
     async def create_topic(self, name: str, partitions: int, configs: dict[str, str]) -> Topic:
         return await self.topics.create(name, partitions, configs)
+
+    async def grow_topic(self, name: str, partitions: int, *, dry_run: bool = False) -> Topic:
+        return await grow(self.store, self.topics, name, partitions, dry_run=dry_run)
 
     async def delete_topic(self, topic_id: UUID) -> None:
         topic = await self.topics.delete(topic_id)

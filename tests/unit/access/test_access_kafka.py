@@ -46,6 +46,7 @@ DENIED = {
     23: OF_TOPIC,
     32: OF_TOPIC,
     33: OF_TOPIC,
+    37: OF_TOPIC,
     42: OF_GROUP,
     44: OF_TOPIC,
     60: OF_CLUSTER,
@@ -87,6 +88,7 @@ class Guarded(FakeStreams):
             "delete_records",
             "new_producer",
             "create_topic",
+            "grow_topic",
             "delete_topic",
         ):
             setattr(self, name, self._noted(name, getattr(self, name)))
@@ -265,6 +267,7 @@ BOTH: dict[int, tuple[int, dict[str, Any], str]] = {
         "results",
     ),
     33: (2, {"resources": _each(configs=()), "validate_only": False}, "responses"),
+    37: (3, {"topics": _each(count=2, assignments=None), "timeout": span(1000), "validate_only": False}, "results"),
     44: (1, {"resources": _each(configs=()), "validate_only": False}, "responses"),
 }
 

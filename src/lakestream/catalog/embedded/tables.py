@@ -19,7 +19,7 @@ from lakestream.catalog.manifests.reachable import ReachableFiles, read_reachabl
 from lakestream.catalog.manifests.statistics import described
 from lakestream.catalog.port import Named, TableViews
 from lakestream.catalog.reading import ViewReader, check_same
-from lakestream.catalog.rules.adopting import adopted_frontier, check_adopted
+from lakestream.catalog.rules.adopting import adopted_frontier, as_begun, check_adopted
 from lakestream.catalog.rules.lineage import intact_after
 from lakestream.catalog.rules.streams import check_commit
 from lakestream.catalog.staging import Change, Current, FrontierText, Stager, exactly
@@ -152,6 +152,7 @@ class PyIcebergTables:
         if current is None:
             return False
         if not current.row.pointer.bound:
+            frontier = as_begun(frontier, said_frontier(current.metadata))
             self._check_frontier(current, name, frontier)
             await self.commits.replace(current, await self._adopted(current, name, frontier))
         return True

@@ -51,6 +51,14 @@ def adopted_frontier(
     return frontier
 
 
+def as_begun(frontier: tuple[int, ...], said: tuple[int, ...] | None) -> tuple[int, ...]:
+    """A topic's frontier without the partitions that it got after it began in a table that says this: until the table
+    is the topic's, nothing of them is in it."""
+    if said is None or any(frontier[len(said) :]):
+        return frontier
+    return frontier[: len(said)]
+
+
 def check_adopted(view: View) -> None:
     """Of the table as it would be the topic's. Raises `StorageError` if it shows what no log can have made."""
     check_view(view)

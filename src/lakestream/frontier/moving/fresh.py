@@ -236,7 +236,11 @@ class Freshener:
         if stream.advancing is not None:
             await asyncio.wait({stream.advancing})
         cut.began_s = _now_s()
-        heads = await self.heads(topic)
+        # It may have grown since it was looked up; what a new partition had before the cut began is to be in it.
+        present, heads = await asyncio.gather(self._topics.by_ids([topic.topic_id]), self.heads(topic))
+        grown = present.get(topic.topic_id, topic)
+        if grown.partitions > topic.partitions:
+            topic, heads = grown, await self.heads(grown)
         wanted = {index: head.next_offset for index, head in heads.items()}
         for _ in range(_ROUNDS_MOST):
             if all(heads[index].frontier >= end for index, end in wanted.items()):

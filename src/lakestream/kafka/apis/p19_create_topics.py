@@ -1,10 +1,10 @@
 """CreateTopics, v2–v7.
 
 The answer comes when the topic can be used. num_partitions -1 takes the default. The replication factor is
-accepted, -1 or at least 1, and reported as 1: copies are the object store's. A manual assignment counts only
-by its partitions, which must be 0, 1, 2, … without gaps. What is no setting of a topic, or
-cannot be, is INVALID_CONFIG, with a sentence. validate_only checks
-everything and creates nothing. v5+ returns the settings, v7 the id.
+accepted, -1 or at least 1, and reported as 1: copies are the object store's. A manual assignment is checked as
+Kafka does, and counts only by its partitions, which must be 0, 1, 2, … without gaps. What is no setting of a topic, or
+cannot be, is INVALID_CONFIG, with a sentence. validate_only checks everything and creates nothing.
+v5+ returns the settings, v7 the id.
 """
 
 import asyncio
@@ -38,13 +38,14 @@ async def handle(context: Context, request: Any) -> Reply:
 
 
 async def _failed(name: str, code: ErrorCode, message: str) -> Fields:
-    return {"name": name, "error_code": code, "error_message": message, "topic_id": None, "configs": None}
+    """As in Kafka, whose clients do not take null for what there is not."""
+    return {"name": name, "error_code": code, "error_message": message, "topic_id": None, "configs": ()}
 
 
 async def _create(context: Context, asked: Any, *, validate_only: bool) -> Fields:
     topics = context.streams.topics
     try:
-        partitions = _partitions(context, asked)
+        partitions = await _partitions(context, asked)
         configs = _configs(asked)
         topic_id = None
         if not validate_only:
@@ -74,16 +75,16 @@ async def _create(context: Context, asked: Any, *, validate_only: bool) -> Field
     }
 
 
-def _partitions(context: Context, asked: Any) -> int:
-    """How many partitions the topic will have. Raises `_Refused`."""
+async def _partitions(context: Context, asked: Any) -> int:
+    """How many partitions the topic will have. Raises `_Refused`, `InvalidAssignment`."""
     if asked.assignments:
         if asked.num_partitions != -1 or asked.replication_factor != -1:
             raise _Refused(ErrorCode.invalid_request, "give either an assignment or the numbers, not both")
         indexes = sorted(assignment.partition_index for assignment in asked.assignments)
-        if indexes != list(range(len(indexes))) or not all(each.broker_ids for each in asked.assignments):
-            raise _Refused(
-                ErrorCode.invalid_replica_assignment, "assign partitions 0, 1, 2, … each to at least one broker"
-            )
+        if indexes != list(range(len(indexes))):
+            raise _Refused(ErrorCode.invalid_replica_assignment, "assign partitions 0, 1, 2, … without gaps, each once")
+        assignments = [each.broker_ids for each in asked.assignments]
+        await context.streams.topics.check_assignments(context.principal, assignments, len(indexes))
         return len(indexes)
     if asked.replication_factor != -1 and asked.replication_factor < 1:
         raise _Refused(ErrorCode.invalid_replication_factor, "the replication factor must be -1 or at least 1")

@@ -28,6 +28,11 @@ def partition_of(shard: str) -> StreamPartition:
     return StreamPartition(UUID(topic), int(index))
 
 
+def logs_of(topic_id: UUID) -> tuple[str, str]:
+    """The range of the shards of all partitions that a topic ever had."""
+    return f"log/{topic_id.hex}/", f"log/{topic_id.hex}0"
+
+
 def extent_key(end_offset: int) -> str:
     """Keyed by the exclusive end: the extents that hold an offset or what follows it are one range, and so
     are those that a frontier has passed."""

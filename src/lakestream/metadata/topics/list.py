@@ -12,8 +12,9 @@ from uuid import UUID
 
 import msgspec
 
-from lakestream.errors import CorruptObject, InvalidName, InvalidSetting, InvalidStream, StreamExists, UnknownStream
+from lakestream.errors import CorruptObject, InvalidName, InvalidPartitions, InvalidSetting, StreamExists, UnknownStream
 from lakestream.metadata import codec
+from lakestream.metadata.log.head import logs_of, partition_of
 from lakestream.metadata.log.partition import create_head, delete_log, read_head
 from lakestream.metadata.store import ABSENT, Address, Applied, Store, Transaction
 from lakestream.metadata.topics.option_list import FIXED_OPTIONS
@@ -23,15 +24,15 @@ from lakestream.runtime import Runtime
 
 K = TypeVar("K")
 
-_SHARD: Final = "topics"
+SHARD: Final = "topics"
 _NAMES: Final = ("name/", "name0")
 _GONE: Final = ("gone/", "gone0")
-_LAST_DELETED: Final = Address(_SHARD, "deleted")
+_LAST_DELETED: Final = Address(SHARD, "deleted")
 """Every delete writes it and every create checks it: a create that arrives once more, or late, after its topic or
 a successor was deleted does not bring a dead id back."""
-_LAST_ALTERED: Final = Address(_SHARD, "altered")
+LAST_ALTERED: Final = Address(SHARD, "altered")
 """Every change of a topic's settings writes it: who keeps settings in a cache looks at it."""
-_LAST_CREATED: Final = Address(_SHARD, "created")
+_LAST_CREATED: Final = Address(SHARD, "created")
 """Every create writes it: while none of the three has a new version the list is what it was."""
 _LIST_AGAIN_MS: Final = 600_000
 """The list is read at least this often whatever those rows say: another version may not have written them."""
@@ -107,7 +108,7 @@ class Topics:
     async def follow(self) -> None:
         """Forgets what it knows if the settings of a topic were changed since the last call, and once more with the
         next call: what was being read meanwhile may be remembered after the first time."""
-        [entry] = await self._store.get([_LAST_ALTERED])
+        [entry] = await self._store.get([LAST_ALTERED])
         altered = ABSENT if entry is None else entry.version
         is_new = altered != self._altered
         if is_new or self._is_unsettled:
@@ -125,7 +126,7 @@ class Topics:
         # Before the rows: what changes after this is found by the next call.
         marks = tuple(
             ABSENT if entry is None else entry.version
-            for entry in await self._store.get([_LAST_CREATED, _LAST_DELETED, _LAST_ALTERED])
+            for entry in await self._store.get([_LAST_CREATED, _LAST_DELETED, LAST_ALTERED])
         )
         if known is not None and known.marks == marks and 0 <= now_ms - known.at_ms < _LIST_AGAIN_MS:
             return known.topics
@@ -135,18 +136,18 @@ class Topics:
         self._ids.clear()
         self._versions.clear()
         for topic in topics:
-            self._remember(topic)
+            self.remember(topic)
         self._listed = _Listed(marks, now_ms, topics, rows)
         return topics
 
     async def _read_rows(self, known: Mapping[str, tuple[int, Topic]]) -> dict[str, tuple[int, Topic]]:
         """By name, in order. What has not changed is not decoded again."""
         rows: dict[str, tuple[int, Topic]] = {}
-        for entry in await self._store.range(_SHARD, *_NAMES):
+        for entry in await self._store.range(SHARD, *_NAMES):
             name = entry.key.removeprefix(_NAMES[0])
             row = known.get(name)
             if row is None or row[0] != entry.version:
-                decoded = codec.decode_all([entry], Topic, _SHARD)
+                decoded = codec.decode_all([entry], Topic, SHARD)
                 row = (entry.version, decoded[0]) if decoded else None
             if row is not None:
                 rows[name] = row
@@ -163,7 +164,7 @@ class Topics:
     async def find_names(self, names: Iterable[str]) -> dict[str, Topic | CorruptObject]:
         """Those that exist now, or what is wrong with their rows."""
         wanted = list(names)
-        entries = await self._store.get([Address(_SHARD, f"name/{name}") for name in wanted])
+        entries = await self._store.get([Address(SHARD, f"name/{name}") for name in wanted])
         found: dict[str, Topic | CorruptObject] = {}
         for name, entry in zip(wanted, entries, strict=True):
             known = self._names.get(name)
@@ -174,24 +175,24 @@ class Topics:
                 self.forget(known.topic_id)
             if entry is not None:
                 try:
-                    topic = codec.decode(entry.value, Topic, Address(_SHARD, entry.key))
+                    topic = codec.decode(entry.value, Topic, Address(SHARD, entry.key))
                 except CorruptObject as error:
                     found[name] = error
                 else:
-                    found[name] = self._remember(topic)
+                    found[name] = self.remember(topic)
                     self._versions[name] = entry.version
         return found
 
     async def find_ids(self, topic_ids: Iterable[UUID]) -> dict[UUID, Topic | CorruptObject]:
         """Those that exist now, or what is wrong with their rows."""
         wanted = list(topic_ids)
-        entries = await self._store.get([Address(_SHARD, f"id/{topic_id.hex}") for topic_id in wanted])
+        entries = await self._store.get([Address(SHARD, f"id/{topic_id.hex}") for topic_id in wanted])
         found: dict[UUID, Topic | CorruptObject] = {}
         names: dict[UUID, str] = {}
         for topic_id, entry in zip(wanted, entries, strict=True):
             if entry is not None:
                 try:
-                    names[topic_id] = codec.decode(entry.value, str, Address(_SHARD, entry.key))
+                    names[topic_id] = codec.decode(entry.value, str, Address(SHARD, entry.key))
                 except CorruptObject as error:
                     found[topic_id] = error
         by_name = await self.find_names(names.values()) if names else {}
@@ -215,7 +216,7 @@ class Topics:
         await asyncio.gather(
             *(create_head(self._store, *each) for each in zip(topic.each_partition(), starts, strict=True))
         )
-        by_name, by_id = Address(_SHARD, f"name/{name}"), Address(_SHARD, f"id/{topic.topic_id.hex}")
+        by_name, by_id = Address(SHARD, f"name/{name}"), Address(SHARD, f"id/{topic.topic_id.hex}")
         rows = {
             by_name.key: codec.encode(topic, by_name),
             by_id.key: codec.encode(name, by_id),
@@ -229,9 +230,9 @@ class Topics:
             checks = {by_name.key: ABSENT, _LAST_DELETED.key: ABSENT if last is None else last.version}
             if begun is not None:
                 checks |= {by_id.key: ABSENT, _dead(topic_id).key: ABSENT}
-            [outcome] = await self._store.transact([Transaction(_SHARD, checks, rows)])
+            [outcome] = await self._store.transact([Transaction(SHARD, checks, rows)])
             if isinstance(outcome, Applied):
-                return self._remember(topic)
+                return self.remember(topic)
             if by_name.key in outcome.current:
                 if begun is None:
                     await self.drop_logs(topic)
@@ -264,12 +265,12 @@ class Topics:
         """Raises what `create` would, as far as that can be known before. Changes nothing."""
         check_name(name)
         if not 1 <= partitions <= MAX_PARTITIONS:
-            raise InvalidStream(f"{name} cannot have {partitions} partitions: choose 1 to {MAX_PARTITIONS}")
+            raise InvalidPartitions(f"{name} cannot have {partitions} partitions: choose 1 to {MAX_PARTITIONS}")
         check_settings(configs, {})
         if await self.by_names([name]):
             raise StreamExists(f"topic {name} already exists")
         if begun is not None:
-            used = [Address(_SHARD, f"id/{begun.table_id.hex}"), _dead(begun.table_id)]
+            used = [Address(SHARD, f"id/{begun.table_id.hex}"), _dead(begun.table_id)]
             if any(entry is not None for entry in await self._store.get(used)):
                 raise _id_is_used(begun.table_id)
 
@@ -285,7 +286,7 @@ class Topics:
     ) -> Topic:
         """Gives the topic the settings that `change` makes of its present ones, by compare-and-set: whoever loses a
         race computes anew. Raises `UnknownStream`, `InvalidSetting`, and what `change` raises."""
-        address = Address(_SHARD, f"name/{name}")
+        address = Address(SHARD, f"name/{name}")
         [entry] = await self._store.get([address])
         while entry is not None:
             topic = codec.decode(entry.value, Topic, address)
@@ -297,61 +298,65 @@ class Topics:
                 return altered
             rows = {
                 address.key: codec.encode(altered, address),
-                _LAST_ALTERED.key: codec.encode(topic.topic_id, _LAST_ALTERED),
+                LAST_ALTERED.key: codec.encode(topic.topic_id, LAST_ALTERED),
             }
-            [outcome] = await self._store.transact([Transaction(_SHARD, {address.key: entry.version}, rows)])
+            [outcome] = await self._store.transact([Transaction(SHARD, {address.key: entry.version}, rows)])
             if isinstance(outcome, Applied):
-                return self._remember(altered)
+                return self.remember(altered)
             entry = outcome.current.get(address.key)
         raise UnknownStream(f"there is no topic {name}")
 
     async def delete(self, topic_id: UUID) -> Topic:
         """Takes the topic off the list; from now on it is `gone` and its name is free."""
-        [row] = await self._store.get([Address(_SHARD, f"id/{topic_id.hex}")])
-        topic = (await self.by_ids([topic_id])).get(topic_id)
-        self.forget(topic_id)
-        if topic is None or row is None:
-            raise UnknownStream(f"no topic has the id {topic_id}")
-        # The id's row, not the name's: the name may already belong to a successor.
-        gone = Address(_SHARD, f"gone/{topic_id.hex}")
-        taken = Transaction(
-            _SHARD,
-            {row.key: row.version},
-            {
-                gone.key: codec.encode(topic, gone),
-                _LAST_DELETED.key: codec.encode(topic_id, _LAST_DELETED),
-                _dead(topic_id).key: codec.encode(None, _dead(topic_id)),
-            },
-            deletes=[f"name/{topic.name}", row.key],
-        )
-        [outcome] = await self._store.transact([taken])
-        if not isinstance(outcome, Applied):
-            raise UnknownStream(f"topic {topic.name} was deleted by somebody else")
-        return topic
+        while True:
+            # The id's row, before the name's: it is rewritten when the topic grows, and the name may already belong to
+            # a successor.
+            [row] = await self._store.get([Address(SHARD, f"id/{topic_id.hex}")])
+            topic = (await self.by_ids([topic_id])).get(topic_id)
+            self.forget(topic_id)
+            if topic is None or row is None:
+                raise UnknownStream(f"no topic has the id {topic_id}")
+            gone = Address(SHARD, f"gone/{topic_id.hex}")
+            taken = Transaction(
+                SHARD,
+                {row.key: row.version},
+                {
+                    gone.key: codec.encode(topic, gone),
+                    _LAST_DELETED.key: codec.encode(topic_id, _LAST_DELETED),
+                    _dead(topic_id).key: codec.encode(None, _dead(topic_id)),
+                },
+                deletes=[f"name/{topic.name}", row.key],
+            )
+            [outcome] = await self._store.transact([taken])
+            if isinstance(outcome, Applied):
+                return topic
 
     async def restore(self, topic: Topic) -> None:
         """Lists a topic that was found again, in a store that no process uses. Its name must be free."""
-        by_name, by_id = Address(_SHARD, f"name/{topic.name}"), Address(_SHARD, f"id/{topic.topic_id.hex}")
+        by_name, by_id = Address(SHARD, f"name/{topic.name}"), Address(SHARD, f"id/{topic.topic_id.hex}")
         rows = {
             by_name.key: codec.encode(topic, by_name),
             by_id.key: codec.encode(topic.name, by_id),
             _LAST_CREATED.key: codec.encode(topic.topic_id, _LAST_CREATED),
         }
-        await self._store.transact([Transaction(_SHARD, {by_name.key: ABSENT}, rows)])
-        self._remember(topic)
+        await self._store.transact([Transaction(SHARD, {by_name.key: ABSENT}, rows)])
+        self.remember(topic)
 
     async def gone(self) -> Sequence[Topic]:
         """Deleted topics whose remains are not cleared away yet, but for those whose row is damaged."""
-        return codec.decode_all(await self._store.range(_SHARD, *_GONE), Topic, _SHARD)
+        return codec.decode_all(await self._store.range(SHARD, *_GONE), Topic, SHARD)
 
     async def drop_logs(self, topic: Topic) -> None:
-        await asyncio.gather(*(delete_log(self._store, partition) for partition in topic.each_partition()))
+        """Those of its partitions, and of partitions that it was to get when somebody crashed."""
+        begun = await self._store.shards(*logs_of(topic.topic_id))
+        partitions = dict.fromkeys((*topic.each_partition(), *map(partition_of, begun)))
+        await asyncio.gather(*(delete_log(self._store, partition) for partition in partitions))
 
     async def finish_delete(self, topic: Topic) -> None:
         """The last step of the chain, when logs and table are dealt with."""
-        await self._store.transact([Transaction(_SHARD, {}, {}, deletes=[f"gone/{topic.topic_id.hex}"])])
+        await self._store.transact([Transaction(SHARD, {}, {}, deletes=[f"gone/{topic.topic_id.hex}"])])
 
-    def _remember(self, topic: Topic) -> Topic:
+    def remember(self, topic: Topic) -> Topic:
         self._names[topic.name] = topic
         self._versions.pop(topic.name, None)
         self._ids[topic.topic_id] = topic
@@ -360,7 +365,7 @@ class Topics:
 
 def _dead(topic_id: UUID) -> Address:
     """There for ever once a topic was deleted: what is still under way against its log must not meet another's."""
-    return Address(_SHARD, f"dead/{topic_id.hex}")
+    return Address(SHARD, f"dead/{topic_id.hex}")
 
 
 def _id_is_used(topic_id: UUID) -> InvalidSetting:
