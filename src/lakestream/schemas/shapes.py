@@ -1,13 +1,13 @@
 """Shapes of typed tables: how a schema makes one out of another."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from lakestream.errors import InvalidSchema
 from lakestream.schemas.avro import parse_avro
-from lakestream.schemas.mapping import FIRST_VALUE_ID, ROOT, columns_of, merged
+from lakestream.schemas.mapping import FIRST_VALUE_ID, ROOT, avro, merged
 from lakestream.table.shape import SYSTEM_COLUMNS, SYSTEM_NAMES, TableColumn, TableShape, ValueSchema
 
 MAX_SCHEMA_BYTES: Final = 256 * 1024
@@ -24,14 +24,42 @@ def with_schema(shape: TableShape, schema: ValueSchema, last_id: int = 0) -> Tab
     """The shape with the schema, and the columns that its values need, under ids beyond `last_id`. One whose values
     cannot be columns of this table is known to it with the reason, and they stay bytes."""
     try:
+        _check_format(shape, schema)
         _check_size([*shape.schemas, schema])
-        parsed = parse_avro(schema.text, dict(schema.references))
-        columns = merged(shape.columns, columns_of(parsed), last_id)
+        columns = merged(shape.columns, _COLUMNS[schema.format](shape, schema), last_id)
     except InvalidSchema as error:
-        refused = ValueSchema(schema.schema_id, "", trouble=str(error))
+        refused = ValueSchema(schema.schema_id, "", trouble=str(error), format=schema.format)
         return msgspec.structs.replace(shape, schemas=(*shape.schemas, refused))
     ordered = sorted(columns, key=lambda column: column.name in SYSTEM_NAMES)
     return msgspec.structs.replace(shape, columns=tuple(ordered), schemas=(*shape.schemas, schema))
+
+
+def with_plain_schema(shape: TableShape, schema_id: int) -> TableShape:
+    """The shape whose values without framing are of this schema, which it has: what a codec of plain values reads
+    from now on. Rows that are there keep theirs."""
+    return msgspec.structs.replace(shape, plain_schema_id=schema_id)
+
+
+def format_of(shape: TableShape) -> str:
+    """The format of the schemas of its values: the first word of its codec's name."""
+    return shape.codec.partition("-")[0].upper()
+
+
+def _avro_columns(_: TableShape, schema: ValueSchema) -> tuple[TableColumn, ...]:
+    return avro.columns_of(parse_avro(schema.text, dict(schema.references)))
+
+
+_COLUMNS: Final[Mapping[str, Callable[[TableShape, ValueSchema], tuple[TableColumn, ...]]]] = {"AVRO": _avro_columns}
+"""What a schema asks for, by its format, in a table of this shape."""
+
+
+def _check_format(shape: TableShape, schema: ValueSchema) -> None:
+    if schema.trouble:
+        raise InvalidSchema(schema.trouble)
+    if schema.format not in _COLUMNS:
+        raise InvalidSchema(f"values of a schema in {schema.format} have no columns in this version")
+    if schema.format != format_of(shape):
+        raise InvalidSchema(f"the schema is in {schema.format}, and the table has values in {format_of(shape)}")
 
 
 def _check_size(schemas: Sequence[ValueSchema]) -> None:

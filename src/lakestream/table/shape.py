@@ -94,13 +94,14 @@ class ValueSchema(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TableShape(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=True):
-    """`codec` names what fills the value's columns (`parquet.codec`); empty: there are none. Packed it is as long as
-    what sets it apart from the raw one."""
+    """`codec` names what fills the value's columns (`parquet.codec`); empty: there are none. `plain_schema_id`: the
+    schema of values that do not say it themselves. Packed it is as long as what sets it apart from the raw one."""
 
     columns: tuple[TableColumn, ...] = SYSTEM_COLUMNS
     codec: str = ""
     row_group_bytes: int = 16 * 1024 * 1024
     schemas: tuple[ValueSchema, ...] = ()
+    plain_schema_id: int | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from support.schemas.avro import Typed, damaged, framed, records, typed, written
 
 from lakestream.records import Binary
-from lakestream.schemas.codecs.avro.codec import CODEC, AvroCodec
-from lakestream.schemas.shapes import with_schema
+from lakestream.schemas.codecs.avro.codec import CODEC, PLAIN_CODEC, AvroCodec
+from lakestream.schemas.shapes import with_plain_schema, with_schema
 from lakestream.table.parquet.codec import DecodedValues
 from lakestream.table.shape import RAW, TableShape, ValueSchema
 
@@ -300,3 +300,85 @@ def test_no_reader_of_the_library_disagrees() -> None:
         assert fastavro.schemaless_reader(io.BytesIO((value or b"")[5:]), fastavro.parse_schema(ORDER), None) == order(
             number
         )
+
+
+def test_values_without_framing_are_of_the_schema_that_the_shape_names() -> None:
+    """Rows keep theirs when it names another."""
+    second = {**ORDER, "fields": [{"name": "id", "type": "long"}]}
+    shape = msgspec.structs.replace(shape_of(ORDER, second), codec=PLAIN_CODEC)
+    codec = AvroCodec(is_framed=False)
+    values: list[bytes | None] = [written(ORDER, order(number)) for number in range(5)]
+    assert not codec.decode(pa.array(values, pa.binary()), shape).is_typed.any()
+    shape = with_plain_schema(shape, 1)
+    found = codec.decode(pa.array([*values, None, b"?"], pa.binary()), shape)
+    assert found.is_exact.tolist() == [True] * 5 + [False] * 2
+    assert found.schema_ids.to_pylist() == [1] * 5 + [None] * 2
+    later = with_plain_schema(shape, 2)
+    columns = {name: array.slice(0, 5) for name, array in found.columns.items()}
+    assert texts(codec.encode(columns, np.full(5, 1), binary([None] * 5), later)) == values
+    assert codec.decode(pa.array([written("long", 7)], pa.binary()), later).schema_ids.to_pylist() == [2]
+    assert not codec.missing(pa.array(values, pa.binary()), shape)
+
+
+def test_schemas_that_the_shape_lacks_are_named() -> None:
+    shape = shape_of(ORDER, {**ORDER, "fields": [{"name": "id", "type": "string"}]})
+    values = [
+        framed(1, b"x"),
+        framed(2, b""),
+        framed(7, b"x"),
+        framed(2**32 - 1, b""),
+        None,
+        b"",
+        b"\0\0\0\0",
+        b"\1" * 9,
+    ]
+    assert CODECS.missing(pa.array(values, pa.binary()), shape) == {7, 2**32 - 1}
+    assert CODECS.missing(pa.array([], pa.binary()), shape) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "why"),
+    [
+        ("long", b"", "nothing"),
+        ("long", b"{}", "7b 7d"),
+        ("long", framed(9, b""), "schema 9"),
+        (
+            record := {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]},
+            framed(1, b""),
+            "field a",
+        ),
+        (record, framed(1, b"\x80" * 10), "does not end"),
+        ("string", framed(1, b"\x04a"), "claims 2 bytes, and there are 1 left"),
+        ("string", framed(1, b"\x02\xff"), "UTF-8"),
+        ("boolean", framed(1, b"\x02"), "boolean"),
+        ("int", framed(1, written("long", 2**31)), "more than an int"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, framed(1, b"\x02"), "symbol 1"),
+        (["null", "int"], framed(1, b"\x04"), "branch 2"),
+        ({"type": "array", "items": "null"}, framed(1, b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"), "claims"),
+        ({"type": "map", "values": "int"}, framed(1, b"\x02\x02\xff"), "[0].key"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 4}, framed(1, b"\x04\x7f\xff"), "4 digits"),
+    ],
+)
+def test_a_value_that_stays_bytes_is_explained(schema: Any, value: bytes, why: str) -> None:
+    shape = shape_of(schema)
+    assert not decoded(shape, [value]).is_typed.any()
+    assert why in CODECS.explain(value, shape)
+
+
+def test_a_schema_with_a_trouble_explains_itself() -> None:
+    shape = shape_of(
+        {**ORDER, "fields": [{"name": "id", "type": "long"}]}, ORDER | {"fields": [{"name": "id", "type": "string"}]}
+    )
+    assert "id is long in the table and string in the schema" in CODECS.explain(framed(2, b""), shape)
+    other = with_schema(shape, ValueSchema(3, "{}", format="JSON"))
+    assert other.columns == shape.columns
+    assert "JSON" in CODECS.explain(framed(3, b""), other)
+
+
+def test_whatever_the_bytes_an_explanation_ends() -> None:
+    shape = shape_of(RECURSIVE)
+    deep = (written("double", 0.0) + b"\x02") * 100_000
+    assert "levels" in CODECS.explain(framed(1, deep), shape)
+    shape = shape_of({"type": "array", "items": "null"})
+    assert "items" in CODECS.explain(framed(1, b"\x80\x80\x80\x10" * 5), shape)
+    assert CODECS.explain(framed(1, b"\x7e" * 20_000_000), shape)

@@ -9,7 +9,8 @@ import pytest
 from lakestream.errors import InvalidSchema
 from lakestream.schemas.avro import parse_avro
 from lakestream.schemas.codecs.avro.codec import CODEC
-from lakestream.schemas.mapping import MAX_COLUMNS, RESERVED_NAMES, columns_of
+from lakestream.schemas.mapping import MAX_COLUMNS, RESERVED_NAMES
+from lakestream.schemas.mapping.avro import columns_of
 from lakestream.schemas.shapes import MAX_SCHEMA_BYTES, with_schema
 from lakestream.table.parquet.arrow import arrow_schema
 from lakestream.table.schema import iceberg_schema

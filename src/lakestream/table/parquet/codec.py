@@ -42,6 +42,15 @@ class ValueCodec(Protocol):
         is empty."""
         ...
 
+    def explain(self, value: bytes, shape: TableShape) -> str:
+        """Why `decode` leaves this value as bytes, in a sentence for a person. Takes its time: for one at a time. No
+        value may make this fail or take for ever."""
+        ...
+
+    def missing(self, values: pa.Array, shape: TableShape) -> frozenset[int]:
+        """The ids that the values have for their schemas and that the shape does not know, not even with a trouble."""
+        ...
+
 
 _codecs: Final[dict[str, ValueCodec]] = {}
 
@@ -62,6 +71,16 @@ def encoded(
 ) -> Binary:
     """Of a shape with a codec: `ValueCodec.encode`."""
     return _codec(shape).encode(columns, schema_ids, raw, shape)
+
+
+def explained(shape: TableShape, value: bytes) -> str:
+    """Of a shape with a codec: `ValueCodec.explain`."""
+    return _codec(shape).explain(value, shape)
+
+
+def missing_schemas(shape: TableShape, values: pa.Array) -> frozenset[int]:
+    """`ValueCodec.missing`; none for a shape that keeps values as bytes."""
+    return _codec(shape).missing(values, shape) if shape.codec else frozenset()
 
 
 def _codec(shape: TableShape) -> ValueCodec:

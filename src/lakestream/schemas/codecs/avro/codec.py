@@ -1,5 +1,5 @@
-"""Avro values behind the id of their schema, as Confluent's serializers write them: a zero byte, the id in four bytes,
-the value. `AvroCodec` fills the columns of a shape with them and makes the same bytes of the columns again."""
+"""Avro values behind the id of their schema, or without: `AvroCodec` fills the columns of a shape with them and makes
+the same bytes of the columns again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,18 +13,20 @@ import pyarrow as pa
 from lakestream.records import Binary
 from lakestream.records.native import address
 from lakestream.schemas.avro import AvroSchema, AvroType, parse_avro
+from lakestream.schemas.codecs.avro.explaining import explain_avro
 from lakestream.schemas.codecs.avro.program import Program, Texts, compile_program
 from lakestream.schemas.codecs.avro.text import json_text
+from lakestream.schemas.codecs.framing import PREFIX_BYTES, framed_ids, missing_ids, plain_ids, schema_of
 from lakestream.schemas.codecs.layout import JSON_PREFIX_BYTES, SLACK_BYTES, STACK_WORDS, ValueStatus
 from lakestream.schemas.codecs.native import kernels
 from lakestream.schemas.codecs.slots import ColumnSlot, SlotMemory, memory_of, slots_of
-from lakestream.table.parquet.arrow import bytes_in, offsets_in, valid_rows
+from lakestream.table.parquet.arrow import bytes_in, offsets_in
 from lakestream.table.parquet.codec import DecodedValues
 from lakestream.table.shape import TableShape
 
 CODEC: Final = "avro-schema-id-1"
-"""The name in shapes: framing and mapping version included, which never change under a table."""
-PREFIX_BYTES: Final = 5
+PLAIN_CODEC: Final = "avro-plain-1"
+"""The names in shapes: framing and mapping version included, which never change under a table."""
 _KEPT_SHAPES: Final = 64
 
 Longs = npt.NDArray[np.int64]
@@ -79,28 +81,18 @@ def compiled(shape: TableShape) -> CompiledShape:
     )
 
 
-def framed_ids(values: pa.Array) -> npt.NDArray[np.int64]:
-    """The id of each value's schema; -1: it has none."""
-    offsets, data = offsets_in(values), bytes_in(values)
-    lengths = np.diff(offsets)
-    framed = (lengths >= PREFIX_BYTES) & (valid_rows(values) != 0)
-    starts = offsets[:-1][framed].astype(np.int64)
-    found = np.zeros(len(starts), np.int64)
-    for place in range(1, PREFIX_BYTES):
-        found = found << 8 | data[starts + place]
-    ids = np.full(len(values), -1, np.int64)
-    ids[framed] = np.where(data[starts] == 0, found, -1) if len(starts) else found
-    return ids
-
-
 class AvroCodec:
-    """Implements `ValueCodec`."""
+    """Implements `ValueCodec`. Not `is_framed`: values are of the schema that the shape names for all."""
+
+    def __init__(self, *, is_framed: bool = True) -> None:
+        self._is_framed = is_framed
+        self._prefix_bytes = PREFIX_BYTES if is_framed else 0
 
     def decode(self, values: pa.Array, shape: TableShape) -> DecodedValues:
         program = compiled(shape)
-        schema_ids = framed_ids(values)
+        schema_ids = framed_ids(values) if self._is_framed else plain_ids(values, shape)
         which = program.which(schema_ids)
-        memory, states = _decode(program, values, which)
+        memory, states = _decode(program, values, which, self._prefix_bytes)
         is_typed = states != 0
         columns = memory.arrow(program.symbols)
         for root in program.roots:
@@ -113,7 +105,17 @@ class AvroCodec:
         self, columns: Mapping[str, pa.Array], schema_ids: npt.NDArray[np.int64], raw: Binary, shape: TableShape
     ) -> Binary:
         program = compiled(shape)
-        return _encode(program, columns, program.which(schema_ids), raw)
+        return _encode(program, columns, program.which(schema_ids), raw, self._prefix_bytes)
+
+    def explain(self, value: bytes, shape: TableShape) -> str:
+        schema = schema_of(value, shape, is_framed=self._is_framed)
+        if isinstance(schema, str):
+            return schema
+        why = explain_avro(parse_avro(schema.text, dict(schema.references)), value[self._prefix_bytes :])
+        return f"by the schema {schema.schema_id}: {why or 'it is too large or nests too deep for columns'}"
+
+    def missing(self, values: pa.Array, shape: TableShape) -> frozenset[int]:
+        return missing_ids(values, shape) if self._is_framed else frozenset()
 
 
 _EXACT: Final = 2
@@ -123,7 +125,9 @@ def _addresses(*arrays: npt.NDArray[Any]) -> list[int]:
     return [int(address(array)) for array in arrays]
 
 
-def _decode(program: CompiledShape, values: pa.Array, which: Ints) -> tuple[SlotMemory, npt.NDArray[np.uint8]]:
+def _decode(
+    program: CompiledShape, values: pa.Array, which: Ints, prefix_bytes: int
+) -> tuple[SlotMemory, npt.NDArray[np.uint8]]:
     rows = len(values)
     offsets, data = offsets_in(values), bytes_in(values)
     memory = SlotMemory(program.roots)
@@ -136,7 +140,7 @@ def _decode(program: CompiledShape, values: pa.Array, which: Ints) -> tuple[Slot
             *_addresses(program.table, which, program.empty, memory.table, program.parents),
             len(program.parents) // 2 if program.roots else 0,
             *_addresses(stack, offsets, data),
-            PREFIX_BYTES,
+            prefix_bytes,
             rows,
             *_addresses(states, cursor),
         )
@@ -148,17 +152,19 @@ def _decode(program: CompiledShape, values: pa.Array, which: Ints) -> tuple[Slot
     spare = np.empty(longest + SLACK_BYTES, np.uint8)
     kernels().compare_values(
         *_addresses(program.table, which, memory.table, stack, offsets, data),
-        PREFIX_BYTES,
+        prefix_bytes,
         rows,
         *_addresses(states, spare),
     )
     return memory, states
 
 
-def _encode(program: CompiledShape, rows: Mapping[str, pa.Array], which: Ints, raw: Binary) -> Binary:
+def _encode(
+    program: CompiledShape, rows: Mapping[str, pa.Array], which: Ints, raw: Binary, prefix_bytes: int
+) -> Binary:
     memory = memory_of(program.roots, rows, program.symbols)
     count = len(which)
-    limit = max(4096, 2 * sum(array.nbytes for array in rows.values()) + len(raw.data) + PREFIX_BYTES * count)
+    limit = max(4096, 2 * sum(array.nbytes for array in rows.values()) + len(raw.data) + prefix_bytes * count)
     offsets = np.zeros(count + 1, np.int32)
     valid = np.zeros(count, np.uint8)
     stack = np.empty(STACK_WORDS, np.int64)
@@ -167,7 +173,7 @@ def _encode(program: CompiledShape, rows: Mapping[str, pa.Array], which: Ints, r
     while True:
         status = kernels().encode_values(
             *_addresses(program.table, which, memory.table, stack, raw.offsets, raw.data, raw.valid, program.ids),
-            PREFIX_BYTES,
+            prefix_bytes,
             count,
             address(out),
             limit,

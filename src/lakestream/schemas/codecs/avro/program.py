@@ -11,7 +11,8 @@ from lakestream.errors import InvalidSchema
 from lakestream.schemas.avro import AvroSchema, AvroType
 from lakestream.schemas.codecs.layout import BRANCH_WORDS, INSTRUCTION_WORDS, Op
 from lakestream.schemas.codecs.slots import ColumnSlot
-from lakestream.schemas.mapping import ROOT, branches, is_decimal, source_of
+from lakestream.schemas.mapping import ROOT, source_of
+from lakestream.schemas.mapping.avro import branches, is_decimal
 
 MAX_INSTRUCTIONS: Final = 100_000
 _NEVER: Final = -2
