@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
+from uuid import UUID
 
 from lakestream.catalog.port import TableCatalog
 from lakestream.errors import LakestreamError, UnknownTable
@@ -50,6 +51,10 @@ class TableFreshener:
         except LakestreamError:
             return Behind(told.value, None, as_of_ms)
         return None if ends is None else Behind(told.value, ends, as_of_ms)
+
+    async def cut(self, topic_id: UUID) -> Freshness:
+        """What was acked until now is in the topic's table, or cannot be."""
+        return await self._freshener.cut(topic_id)
 
     def metrics(self) -> Mapping[str, float]:
         return self._freshener.counts.metrics()

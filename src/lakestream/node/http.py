@@ -10,14 +10,17 @@ import uvicorn
 
 from lakestream.access import ALLOW_ALL
 from lakestream.catalog.engines.catalog import EngineCatalog
+from lakestream.catalog.engines.opening import InsertOpener
 from lakestream.errors import Unavailable
 from lakestream.frontier.lag import LagReader, TopicLag
 from lakestream.http import create_app
 from lakestream.metadata.brokers import Brokers
 from lakestream.metadata.feed import Feed
+from lakestream.metadata.names.pointers import Pointers
 from lakestream.metadata.topics.list import Topics
 from lakestream.metrics import HttpMetrics
 from lakestream.node.fresh import open_freshener, watch_fresh
+from lakestream.node.inserting import OpenedTables, open_inserter
 from lakestream.node.monitoring.readiness import Readiness
 from lakestream.node.places import advertised, taken
 from lakestream.node.storage.backends import open_backends, saving_rows
@@ -37,11 +40,17 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
         backends = await stack.enter_async_context(open_backends(settings))
         await stack.enter_async_context(saving_rows(settings, backends))
         catalog = await stack.enter_async_context(open_catalog(backends))
-        freshener = None
+        topics = Topics(backends.store, backends.runtime)
+        inserter = freshener = opened = None
         if not catalog.place:
             freshener = await stack.enter_async_context(open_freshener(settings.fresh, backends, catalog))
             watch_fresh(backends, freshener)
-        topics = Topics(backends.store, backends.runtime)
+            inserter = await stack.enter_async_context(
+                open_inserter(backends, catalog, freshener, settings.stream.max_batch_bytes)
+            )
+        engines = make_engines(backends, catalog, listed(place.locations), inserter)
+        if freshener is not None:
+            opened = OpenedTables(freshener, InsertOpener(engines.commits, topics), Pointers(backends.store))
 
         feed = Feed(backends.store, Brokers(backends.store).sessions)
         lags = LagReader(backends.store, topics, feed, sweep_ms=settings.pipeline.sweep_ms)
@@ -51,11 +60,11 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
 
         config = uvicorn.Config(
             create_app(
-                EngineCatalog(make_engines(backends, catalog, listed(place.locations)), topics, ALLOW_ALL),
+                EngineCatalog(engines, topics, ALLOW_ALL),
                 table_config=storage_config(settings.bucket, os.environ),
                 credentials=storage_credentials(settings.bucket, os.environ, allowed=place.vend_credentials),
                 metrics=HttpMetrics(backends.registry),
-                freshen=freshener,
+                freshen=opened,
                 lag=lag,
                 ready=Readiness(backends, stop.is_set),
                 elsewhere=catalog.place,

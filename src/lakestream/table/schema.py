@@ -39,6 +39,7 @@ LOCATION_PROPERTY: Final = "lakestream.location"
 """In an external catalog, of a table that a topic goes on in: where it was then, which need not be a folder of ours."""
 SHAPE_PROPERTY: Final = "lakestream.shape"
 """The table's shape in JSON, unless it is raw."""
+ROW_GROUP_PROPERTY: Final = "write.parquet.row-group-size-bytes"
 DATA_FOLDER: Final = "_data"
 """Below a table's location. Delta's VACUUM passes folders by that begin so: it would delete what only Iceberg names."""
 OFFSET_WINDOW: Final = 1_048_576
@@ -114,7 +115,7 @@ def stream_properties(shape: TableShape) -> dict[str, str]:
     """At creation. `write.metadata.path` and `write.data.path` are added with the table's location: its folders
     `_iceberg` and `_data`."""
     said = {} if shape == RAW else {SHAPE_PROPERTY: shape_text(shape)}
-    rows = {"write.parquet.row-group-size-bytes": str(shape.row_group_bytes)}
+    rows = {ROW_GROUP_PROPERTY: str(shape.row_group_bytes)}
     return {**full_metrics(shape), **_PROPERTIES, **rows, **said}
 
 

@@ -1,55 +1,24 @@
 """Records that were just acked, seen by real engines through the real HTTP door, without any pipeline."""
 
-import asyncio
-import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow.parquet as pq
 import pytest
-import uvloop
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from duckdb_extensions import import_extension
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import ForbiddenError
+from support.worlds.doors import duck, http_door
 from support.worlds.embedded import Embedded, embedded
-from support.worlds.processes import HOST, free_ports
-
-from lakestream.node.http import run_http
-from lakestream.settings import load
 
 DEADLINE_S = 20.0
 """How long a busy machine may take; what is promised is measured by the benchmark."""
 _names = count()
-
-
-@contextmanager
-def http_door(data: Path, **overrides: Any) -> Iterator[str]:
-    """The address of a door on this data directory."""
-    port, loop = free_ports(1), uvloop.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    settings = load(None, {}, {"data_dir": str(data), "http.port": port} | overrides)
-    ready, stop = threading.Event(), asyncio.Event()
-    running = asyncio.run_coroutine_threadsafe(run_http(settings, ready.set, stop), loop)
-    try:
-        while not ready.wait(0.05):
-            if running.done():
-                running.result()
-        yield f"http://{HOST}:{port}"
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        running.result(30)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
-        loop.close()
 
 
 @pytest.fixture(scope="module")
@@ -100,19 +69,6 @@ def until_seen(look: Callable[[], list[bytes]], expected: list[bytes]) -> float:
         assert len(found) == len(set(found))
         assert time.monotonic() - started < DEADLINE_S, found
         time.sleep(0.02)
-
-
-@contextmanager
-def duck(door: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    connection = duckdb.connect()
-    for extension in ("avro", "httpfs", "iceberg"):
-        import_extension(extension)
-        connection.load_extension(extension)
-    connection.execute(f"ATTACH '' AS lake (TYPE iceberg, ENDPOINT '{door}/iceberg', AUTHORIZATION_TYPE 'none')")
-    try:
-        yield connection
-    finally:
-        connection.close()
 
 
 def metrics(door: str) -> dict[str, float]:

@@ -16,11 +16,13 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
 
 from lakestream.catalog.embedded.commit import Commits, apply_change
+from lakestream.catalog.engines.changes import check_requirements
 from lakestream.catalog.engines.defaults import with_defaults
 from lakestream.catalog.engines.locations.allowed import Locations, check_brought, check_own, check_paths, moved_to
 from lakestream.catalog.engines.locations.claims import Claims
 from lakestream.catalog.engines.locations.naming import folder_of
 from lakestream.catalog.engines.properties import is_on, metadata_folder
+from lakestream.catalog.engines.unplaced import TakeRows, appended, find_unplaced, placing
 from lakestream.catalog.engines.views.views import EngineViews
 from lakestream.catalog.manifests.index import read_entries, read_manifests
 from lakestream.catalog.manifests.statistics import own_files
@@ -58,10 +60,14 @@ class NewTable:
 
 
 class EngineTables:
-    """`locations`: folders beside the bucket's warehouse where engines may put tables and views."""
+    """`locations`: folders beside the bucket's warehouse where engines may put tables and views. `rows`: takes rows
+    that are to become records; None: there is nobody who does."""
 
-    def __init__(self, commits: Commits, bucket_url: str, locations: Sequence[str] = ()) -> None:
+    def __init__(
+        self, commits: Commits, bucket_url: str, locations: Sequence[str] = (), rows: TakeRows | None = None
+    ) -> None:
         self.commits: Final = commits
+        self._rows = rows
         self.bucket_url: Final = bucket_url.rstrip("/")
         self.locations: Final = Locations(bucket_url, locations)
         self.views: Final = EngineViews(commits, self.locations)
@@ -150,6 +156,8 @@ class EngineTables:
             return await self._store(name, await self.commits.run(lambda: self._made(empty, Change(others, updates))))
         for _ in range(_COMMIT_ATTEMPTS - 1):
             current = await self.loaded_for(name, updates)
+            if await self.take_rows(current, requirements, updates):
+                return await self.load(name)
             try:
                 return await self.commits.commit(current, prepared(current, requirements, updates), outside=True)
             except Conflict:
@@ -166,6 +174,24 @@ class EngineTables:
             await self.commits.run(lambda: self.locations.check_location(place))
             await self._claims.take(current.metadata.model_copy(update={"location": place}))
         return current
+
+    async def take_rows(
+        self, current: Current, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]
+    ) -> bool:
+        """Whether the commit is one of rows that are to become records, which they are then. Raises what `TakeRows`
+        does, `Conflict`."""
+        added = appended(current.metadata, updates) if current.row.pointer.bound else []
+        if self._rows is None or not added:
+            return False
+        if await self._rows.is_taken(current.table_id, added[-1].snapshot_id):
+            return True
+        commits = self.commits
+        found = await commits.run(lambda: find_unplaced(commits.files.io, commits.index, current.metadata, updates))
+        if found is None:
+            return False
+        check_requirements(current.metadata, placing(requirements))
+        await self._rows.take(found)
+        return True
 
     async def drop(self, name: TableName, *, purge: bool) -> None:
         """Takes the table off the catalog; `purge` deletes its files too, and only that needs its metadata. Raises

@@ -26,6 +26,10 @@ async def commit_all(tables: EngineTables, changes: Sequence[TableChange]) -> No
     table does; then nothing has changed, unless it is `Unavailable`: then the outcome is unknown, yet all or none."""
     _check(changes)
     commits = tables.commits
+    if len(changes) == 1:
+        [only] = changes
+        if await tables.take_rows(await tables.loaded_for(only.name, only.updates), only.requirements, only.updates):
+            return
     staged: list[tuple[Current, Staged]] = []
     try:
         for change in changes:

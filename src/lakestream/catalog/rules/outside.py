@@ -18,6 +18,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from lakestream.catalog.manifests.index import ManifestIndex
+from lakestream.catalog.rules.streams import check_required
 from lakestream.errors import CorruptObject, TableRefused
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.objects.paths import is_inside
@@ -48,6 +49,7 @@ def check_outside(index: ManifestIndex, base: TableMetadata, new: TableMetadata)
     _check_compression(base.properties, new.properties)
     shape = shape_of(base.properties)
     _check_spec(new.spec(), shape)
+    check_required(base.schema(), new.schema(), shape)
     _check_added_columns(new.schema(), shape)
     return _check_rows(index, base, new, shape)
 

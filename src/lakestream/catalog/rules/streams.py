@@ -6,7 +6,7 @@ from typing import Any
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.types import IcebergType
+from pyiceberg.types import IcebergType, NestedField
 
 from lakestream.errors import TableRefused
 from lakestream.model import DataFile, WrittenFile
@@ -21,7 +21,7 @@ from lakestream.table.schema import (
     shape_of,
     stream_spec,
 )
-from lakestream.table.shape import TableShape
+from lakestream.table.shape import SYSTEM_NAMES, TableShape
 from lakestream.table.view import View
 
 
@@ -110,15 +110,26 @@ def _check_frontier(base: TableMetadata, new: TableMetadata) -> None:
 
 
 def check_columns(schema: Schema, shape: TableShape) -> None:
-    """Raises `TableRefused` unless the columns of the log are all there and as they were made."""
+    """Raises `TableRefused` unless the columns of the log are all there and as they were made; the log's own may have
+    become optional, as they are where rows are inserted."""
     for field in iceberg_schema(shape).fields:
         found = schema.find_field(field.field_id) if field.field_id in schema.field_ids else None
         if found is None or found.name != field.name or not _same_type(found.field_type, field.field_type):
             raise TableRefused(f"column {field.name} of a stream's table cannot be dropped, renamed or retyped")
-        if found.required != field.required:
-            raise TableRefused(
-                f"column {field.name} of a stream's table stays {'required' if field.required else 'optional'}"
-            )
+        if found.required != field.required and (found.required or field.name not in SYSTEM_NAMES):
+            raise _stays(field)
+
+
+def check_required(before: Schema, after: Schema, shape: TableShape) -> None:
+    """Raises `TableRefused` if a column of the log becomes optional, or required again."""
+    for column in shape.columns:
+        field = before.find_field(column.field_id)
+        if after.find_field(column.field_id).required != field.required:
+            raise _stays(field)
+
+
+def _stays(field: NestedField) -> TableRefused:
+    return TableRefused(f"column {field.name} of a stream's table stays {'required' if field.required else 'optional'}")
 
 
 def _same_type(one: IcebergType, other: IcebergType) -> bool:

@@ -5,6 +5,8 @@ for: first the fence of every partition in the object's footer is raised above i
 read, *then* it is deleted. In any other order a broker that slept between PUT and commit would ack records whose
 object is gone. Age is courtesy to readers, never part of the proof.
 
+An insert that is under way needs its objects though no extent names them yet (`metadata.inserts`).
+
 The log must be rebuildable from the bucket at every moment, so what a dead object's footer tells of others outlives it
 (`frontier.receipts`). An object of another cluster, which may share the bucket, is never judged: its extents are not in
 this metadata store. Objects are looked for in the bucket and in every disk store that was ever named, and deleted in
@@ -22,6 +24,7 @@ from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.receipts import given_up, write_given_up
 from lakestream.frontier.moving.schedule import still_waits
 from lakestream.metadata.counters import generation_and_clusters, raise_generation
+from lakestream.metadata.inserts import Inserts, sessions_of
 from lakestream.metadata.log.partition import raise_fence, read_extents
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectInfo
@@ -82,7 +85,7 @@ class Collector:
                 corrupt.append(f"{info.key}: {found}")
             elif found is not None:
                 contents[info.key] = found
-        named = await self._fence_then_name(contents.values(), fence)
+        named = await self._fence_then_name(contents, fence)
         dead = [key for key in contents if key not in named]
         gone = await self.delete_dead(dead, contents)
         for key in gone:
@@ -186,13 +189,15 @@ class Collector:
             self._contents.popitem(last=False)
         return found
 
-    async def _fence_then_name(self, contents: Iterable[_Contents], fence: int) -> frozenset[str]:
-        """Every object that an extent of these partitions names, read after no other can be named any more."""
-        held = list(contents)
-        fenced = sorted({partition for each in held for partition in each.partitions})
+    async def _fence_then_name(self, contents: Mapping[str, _Contents], fence: int) -> frozenset[str]:
+        """Every object that an extent of these partitions names, or an insert that is under way, read after no other
+        can be named any more. Inserts first: one that has ended before has its extents by then."""
+        fenced = sorted({partition for each in contents.values() for partition in each.partitions})
         await _each(lambda partition: raise_fence(self._lake.store, partition, fence), fenced)
+        inserting = sessions_of(await Inserts(self._lake.store).live()) if fenced else frozenset()
+        needed = frozenset(key for key in contents if parse_key(key).session in inserting)
         extents = await _each(lambda partition: read_extents(self._lake.store, partition), fenced)
-        return frozenset(extent.object_key for found in extents for extent in found)
+        return needed | frozenset(extent.object_key for found in extents for extent in found)
 
 
 def _contents(footer: Footer) -> _Contents:

@@ -6,6 +6,7 @@ from uuid import UUID
 from lakestream.errors import CorruptObject
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.schedule import still_waits
+from lakestream.metadata.inserts import Inserts, producers_of
 from lakestream.metadata.log.producers import expire_producers
 from lakestream.metadata.topics.list import Topic, Topics
 
@@ -43,16 +44,18 @@ class Expiry:
             self._clean &= {topic.topic_id for topic in listed}
             self._left = [topic for topic in reversed(listed) if topic.topic_id not in self._clean]
         expired = looked_at = 0
+        # Whoever resumes an insert has to find what of it was appended, however long ago.
+        kept = producers_of(await Inserts(self._lake.store).live()) if self._left else frozenset()
         while self._left and looked_at < _PARTITIONS_AT_ONCE:
             topic = self._left.pop()
             looked_at += topic.partitions
-            count, is_clean = await self._expire(topic, now_ms)
+            count, is_clean = await self._expire(topic, now_ms, kept)
             expired += count
             if is_clean:
                 self._clean.add(topic.topic_id)
         return expired
 
-    async def _expire(self, topic: Topic, now_ms: int) -> tuple[int, bool]:
+    async def _expire(self, topic: Topic, now_ms: int, kept: frozenset[int]) -> tuple[int, bool]:
         """How many rows went, and whether none is left."""
         expired, is_clean = 0, True
         for partition in topic.each_partition():
@@ -62,6 +65,7 @@ class Expiry:
                     partition,
                     now_ms=now_ms,
                     expiration_ms=self._lake.settings.producer_expiration_ms,
+                    kept=kept,
                 )
             except CorruptObject:
                 # Whoever appends or reads there says so.

@@ -152,6 +152,18 @@ class Freshener:
         self.counts.told[told] += 1
         return told
 
+    async def cut(self, topic_id: UUID) -> Freshness:
+        """What was acked until now is in the topic's table, whatever freshness the topic asks for, or cannot be."""
+        arrived_s = _now_s()
+        try:
+            topic = (await self._topics.by_ids([topic_id])).get(topic_id)
+        except LakestreamError as error:
+            _log.warning("topic %s cannot be looked up, so its table stays as it is: %s", topic_id, error)
+            return Freshness.FAILED
+        if topic is None:
+            return Freshness.OFF
+        return await self._waited(self._streams.setdefault(topic_id, _Stream()), topic, arrived_s, young_s=0.0)
+
     async def ends(self, topic_id: UUID) -> tuple[int, ...] | None:
         """Where the topic's partitions end now. None: there is no such topic."""
         topic = (await self._topics.by_ids([topic_id])).get(topic_id)
@@ -172,7 +184,10 @@ class Freshener:
         if topic is None or freshness_ms < 0:
             return Freshness.OFF
         stream = self._streams.setdefault(topic_id, _Stream())
-        cut = self._cut(stream, topic, arrived_s, _young_s(freshness_ms / 1000, stream.took_s))
+        return await self._waited(stream, topic, arrived_s, _young_s(freshness_ms / 1000, stream.took_s))
+
+    async def _waited(self, stream: _Stream, topic: Topic, arrived_s: float, young_s: float) -> Freshness:
+        cut = self._cut(stream, topic, arrived_s, young_s)
         if cut is None:
             return Freshness.FAILED
         timeout_s = arrived_s + self._settings.wait_ms / 1000 - _now_s()

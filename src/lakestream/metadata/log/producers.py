@@ -6,6 +6,7 @@ taken for a duplicate, nor does it begin in the middle. See `lakestream.metadata
 """
 
 import logging
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 import msgspec
@@ -30,9 +31,17 @@ class Expired(NamedTuple):
     left: int
 
 
-async def expire_producers(store: Store, partition: StreamPartition, *, now_ms: int, expiration_ms: int) -> Expired:
-    """Deletes the rows of producers whose last append is too long ago. Rows from before that time was kept
-    get it now. A page that loses its race is left for the next pass, as is a partition with an open transaction."""
+async def expire_producers(
+    store: Store,
+    partition: StreamPartition,
+    *,
+    now_ms: int,
+    expiration_ms: int,
+    kept: Collection[int] = (),
+) -> Expired:
+    """Deletes the rows of producers whose last append is too long ago, but for those in `kept`. Rows from before that
+    time was kept get it now. A page that loses its race is left for the next pass, as is a partition with an open
+    transaction."""
     shard, start, expired, left = shard_of(partition), PRODUCERS[0], 0, 0
     while True:
         # The head first: a row that changes after it was read moves the head's version on.
@@ -54,7 +63,7 @@ async def expire_producers(store: Store, partition: StreamPartition, *, now_ms: 
             # A clock that ran far ahead must not keep a row for years.
             if state.last_append_ms == _NOT_KNOWN or state.last_append_ms - now_ms > expiration_ms:
                 dated[row.key] = codec.encode(msgspec.structs.replace(state, last_append_ms=now_ms), address)
-            elif now_ms - state.last_append_ms >= expiration_ms:
+            elif now_ms - state.last_append_ms >= expiration_ms and _producer_of(row.key) not in kept:
                 gone.append(row.key)
         if dated or gone:
             highest = max((_producer_of(key) for key in gone), default=-1)

@@ -67,6 +67,7 @@ OPTIONS: Final = (
     Option(
         "lakestream.table.freshness.ms", "1000", "long", "How old a table may be that an engine loads; -1: any age."
     ),
+    Option("lakestream.table.inserts", "false", "boolean", "Whether rows that engines INSERT become records."),
     Option("lakestream.table.merge.enable", "true", "boolean", "Whether the pipeline merges small files of the table."),
     Option("lakestream.table.name", "", "string", "The table's name, if it shall not follow from the topic's."),
     Option("lakestream.table.retention.ms", "-1", "long", "How long the table keeps a row; -1: for ever."),

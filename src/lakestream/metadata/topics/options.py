@@ -51,6 +51,8 @@ class TopicOptions:
     """How old the table may be before the pipeline moves what is due; 0 is the pipeline's own interval."""
     table_freshness_ms: int
     """How old an engine that loads the table may find it; -1 is as the pipeline left it."""
+    table_inserts: bool
+    """Rows that engines insert into the table become records of the stream."""
     table_merges: bool
     """The pipeline merges the table's small files; otherwise that is its owner's affair."""
     table_retention_ms: int
@@ -109,6 +111,7 @@ def _options(settings: frozenset[tuple[str, str]]) -> TopicOptions:
         table_formats=get("lakestream.table.formats", values.formats),
         table_commit_interval_ms=get("lakestream.table.commit.interval.ms", values.whole),
         table_freshness_ms=get("lakestream.table.freshness.ms", values.limit),
+        table_inserts=get("lakestream.table.inserts", values.switch),
         table_merges=get("lakestream.table.merge.enable", values.switch),
         table_retention_ms=get("lakestream.table.retention.ms", values.limit),
         table_statistics_interval_ms=get("lakestream.table.statistics.interval.ms", values.limit),

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from lakestream.catalog.embedded.commit import Commits
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.catalog.engines.tables import EngineTables
+from lakestream.catalog.engines.unplaced import TakeRows
 from lakestream.catalog.external.client import CatalogClient
 from lakestream.catalog.external.tables import ExternalTables
 from lakestream.catalog.port import OpenCatalog
@@ -29,10 +30,13 @@ def make_catalog(backends: Backends) -> OpenCatalog:
     return ExternalTables(store, url, runtime, CatalogClient(backends.external_catalog, properties), properties)
 
 
-def make_engines(backends: Backends, catalog: OpenCatalog, locations: Sequence[str] = ()) -> EngineTables:
-    """The tables that the metadata store points to, as outside engines use them; the catalog's files are theirs."""
+def make_engines(
+    backends: Backends, catalog: OpenCatalog, locations: Sequence[str] = (), rows: TakeRows | None = None
+) -> EngineTables:
+    """The tables that the metadata store points to, as outside engines use them; the catalog's files are theirs.
+    `rows` takes those that are inserted."""
     judge = RowJudge(RowChecker(backends.objects), Topics(backends.store, backends.runtime))
-    return EngineTables(Commits(backends.store, catalog.commits.stager, judge), backends.objects.url, locations)
+    return EngineTables(Commits(backends.store, catalog.commits.stager, judge), backends.objects.url, locations, rows)
 
 
 def io_properties(environment: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,303 @@
+"""Rows without offsets, which an engine's commit brings, made records: all of them, once, however often it is sent.
+
+    read → begun → upload → decided → append → cut → the engine's files deleted → done
+
+`metadata.inserts` says what each step promises. Until `decided` a crash leaves nothing behind but objects that no log
+names; from there on whoever comes next rolls the insert forward: the same commit sent again, through any door, or the
+pass that every door makes over what is under way (`resume`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from lakestream.catalog.engines.unplaced import Unplaced
+from lakestream.catalog.port import Named
+from lakestream.errors import (
+    Conflict,
+    LakestreamError,
+    RetryableError,
+    StorageError,
+    TableRefused,
+    Unavailable,
+    UnknownStream,
+)
+from lakestream.frontier.moving.fresh import Freshness
+from lakestream.metadata.counters import current_generation, reserve_producer_ids
+from lakestream.metadata.inserts import DoneInsert, Insert, Inserts, LiveInsert
+from lakestream.metadata.store import ABSENT, Store
+from lakestream.metadata.topics.list import Topics
+from lakestream.metadata.topics.options import batch_rules
+from lakestream.objects import ObjectStore
+from lakestream.runtime import Runtime
+from lakestream.stream.inserting.appending import InsertAppender
+from lakestream.stream.inserting.batching import Batching
+from lakestream.table.parquet.unplaced import UnplacedReader
+from lakestream.table.reading.files import key_in
+from lakestream.wal import parse_key
+
+_log = logging.getLogger(__name__)
+
+OPTION: Final = "lakestream.table.inserts"
+MOST_BYTES: Final = 128 * 1024 * 1024
+"""Of one insert, as columns: a door holds it in memory about three times."""
+_GONE: Final = -1
+_ROUNDS_MOST: Final = 20
+_LOOK_AGAIN_S: Final = 0.2
+_TAKE_OVER_MS: Final = 10_000
+"""An insert that another process began so long ago, and has not decided, is begun anew. Courtesy, never proof."""
+_RESUME_MS: Final = 5_000
+"""One that is decided is left to the process that began it for so long."""
+GIVE_UP_MS: Final = 600_000
+KEEP_MS: Final = 86_400_000
+_RESUMED_MOST: Final = 50
+_UNFINISHED: Final = (Freshness.FAILED, Freshness.LATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What an inserter needs of the rest. `cut`: brings a topic's table up to date. `named`: what the table names."""
+
+    cut: Callable[[UUID], Awaitable[Freshness]]
+    named: Callable[[UUID], Awaitable[Named]]
+    max_batch_bytes: int
+    max_bytes: int = MOST_BYTES
+
+
+@dataclass(slots=True)
+class _Busy:
+    """Commits that this process is at work on; who comes with one of them waits."""
+
+    locks: dict[tuple[UUID, int], tuple[asyncio.Lock, int]] = field(default_factory=dict)
+
+    @contextmanager
+    def lock(self, key: tuple[UUID, int]) -> Iterator[asyncio.Lock]:
+        lock, users = self.locks.get(key, (None, 0))
+        lock = lock or asyncio.Lock()
+        self.locks[key] = (lock, users + 1)
+        try:
+            yield lock
+        finally:
+            lock, users = self.locks.pop(key)
+            if users > 1:
+                self.locks[key] = (lock, users - 1)
+
+
+class Inserter:
+    """Implements `catalog.engines.unplaced.TakeRows`."""
+
+    def __init__(
+        self,
+        store: Store,
+        bucket: ObjectStore,
+        topics: Topics,
+        reader: UnplacedReader,
+        runtime: Runtime,
+        around: Around,
+    ) -> None:
+        self._store = store
+        self._bucket = bucket
+        self._topics = topics
+        self._reader = reader
+        self._runtime = runtime
+        self._around = around
+        self._inserts = Inserts(store)
+        self._appender = InsertAppender(store, bucket, self._inserts, runtime)
+        self._busy = _Busy()
+        self._producer_ids = iter(range(0))
+        self._forget_after = ""
+
+    async def is_taken(self, topic_id: UUID, snapshot_id: int) -> bool:
+        with self._busy.lock((topic_id, snapshot_id)) as lock:
+            async with lock:
+                found = await self._inserts.find(topic_id, snapshot_id)
+                if found is None or (isinstance(found, LiveInsert) and found.insert.step == "begun"):
+                    return False
+                await self._end(found)
+                return True
+
+    async def take(self, rows: Unplaced) -> None:
+        with self._busy.lock((rows.topic_id, rows.snapshot_id)) as lock:
+            async with lock:
+                await self._take(rows)
+
+    async def _take(self, rows: Unplaced) -> None:
+        batching: Batching | None = None
+        for _ in range(_ROUNDS_MOST):
+            found = await self._inserts.find(rows.topic_id, rows.snapshot_id)
+            if isinstance(found, DoneInsert) or (found is not None and found.insert.step != "begun"):
+                await self._end(found)
+                return
+            if batching is None:
+                batching = await self._read(rows)
+            if found is not None and self._runtime.clock.now_ms() - found.insert.begun_ms < _TAKE_OVER_MS:
+                # Another process is at it: as a rule it has decided in a moment.
+                await asyncio.sleep(_LOOK_AGAIN_S)
+                continue
+            decided = await self._decide(rows, batching, found)
+            if decided is not None:
+                await self._roll(decided)
+                return
+        raise Unavailable("other processes take the same commit: sent again, it is told what became of its rows")
+
+    async def _end(self, found: LiveInsert | DoneInsert) -> None:
+        if isinstance(found, LiveInsert):
+            await self._roll(found)
+        elif found.record_count == _GONE:
+            raise TableRefused("the topic was deleted before its rows were inserted")
+
+    async def _read(self, rows: Unplaced) -> Batching:
+        topic = (await self._topics.by_ids([rows.topic_id])).get(rows.topic_id)
+        if topic is None:
+            raise TableRefused("the topic of this table is being deleted: no rows can be inserted")
+        if not topic.options.table_inserts:
+            raise TableRefused(
+                f"{sum(file.record_count for file in rows.files)} rows have no _offset, so they have no place in the"
+                f" stream: produce new records to the topic instead. With {OPTION}=true topic {topic.name} takes rows"
+                " of INSERT as new records"
+            )
+        now_ms = self._runtime.clock.now_ms()
+        found = await self._reader.read(
+            rows.files, rows.shape, partitions=topic.partitions, now_ms=now_ms, max_bytes=self._around.max_bytes
+        )
+        return Batching(
+            topic.partitions,
+            rows.snapshot_id,
+            batch_rules(topic.configs, self._around.max_batch_bytes),
+            now_ms,
+            found,
+        )
+
+    async def _decide(self, rows: Unplaced, batching: Batching, found: LiveInsert | None) -> LiveInsert | None:
+        """None: another process was faster with a step."""
+        # Whoever begins it anew keeps the producer: of two attempts that both reach a log, by a fault of whatever kind,
+        # the second is a duplicate.
+        producer_id = await self._producer_id() if found is None else found.insert.producer_id
+        packed = await self._runtime.off_loop(partial(batching.pack, producer_id))
+        begun = await self._inserts.put(
+            Insert(
+                topic_id=rows.topic_id,
+                snapshot_id=rows.snapshot_id,
+                step="begun",
+                producer_id=producer_id,
+                session=await self._appender.new_session(),
+                generation=await current_generation(self._store),
+                begun_ms=self._runtime.clock.now_ms(),
+                files=rows.made,
+            ),
+            ABSENT if found is None else found.version,
+        )
+        if begun is None:
+            return None
+        objects = await self._appender.upload(begun, packed)
+        flush = max((parse_key(each.object_key).flush for each in objects), default=0)
+        return await self._inserts.put(
+            msgspec.structs.replace(begun.insert, step="decided", objects=objects, flush=flush), begun.version
+        )
+
+    async def _producer_id(self) -> int:
+        found = next(self._producer_ids, None)
+        if found is None:
+            self._producer_ids = iter(await reserve_producer_ids(self._store))
+            found = next(self._producer_ids)
+        return found
+
+    async def _roll(self, live: LiveInsert) -> None:
+        """To its end, from wherever it is. Raises `Unavailable` if it is not all in the log."""
+        for _ in range(_ROUNDS_MOST):
+            try:
+                moved = await self._appended(live)
+            except UnknownStream as error:
+                await self._inserts.finish(live, DoneInsert(self._runtime.clock.now_ms(), _GONE))
+                raise TableRefused("the topic was deleted before all of its rows were inserted") from error
+            except Conflict:
+                moved = None
+            if moved is not None:
+                await self._finish(moved)
+                return
+            found = await self._inserts.find(live.insert.topic_id, live.insert.snapshot_id)
+            if not isinstance(found, LiveInsert):
+                return
+            live = found
+        raise Unavailable("other processes go on with the same insert: it is told how it ended when it is sent again")
+
+    async def _appended(self, live: LiveInsert) -> LiveInsert | None:
+        """None: somebody else has changed the row."""
+        if live.insert.step == "appended":
+            return live
+        there = await self._appender.append(live)
+        return await self._inserts.put(msgspec.structs.replace(there.insert, step="appended"), there.version)
+
+    async def _finish(self, live: LiveInsert) -> None:
+        """All of it is in the log: what fails here is done by a later pass, and is no failure of the insert."""
+        try:
+            told = await self._around.cut(live.insert.topic_id)
+            if told in _UNFINISHED:
+                return
+            await self._delete_files(live.insert)
+            count = sum(
+                batch.record_count
+                for each in live.insert.objects
+                for section in each.sections
+                for batch in section.batches
+            )
+            await self._inserts.finish(live, DoneInsert(self._runtime.clock.now_ms(), count))
+        except LakestreamError as error:
+            _log.warning("an insert into topic %s is in the log and is ended later: %s", live.insert.topic_id, error)
+
+    async def _delete_files(self, insert: Insert) -> None:
+        """The engine made them for a snapshot that will never be. Never one that the table names, whatever was said."""
+        try:
+            named = (await self._around.named(insert.topic_id)).paths
+        except UnknownStream:
+            return
+        keys = [key_in(self._bucket, path) for path in insert.files if path not in named]
+        await self._bucket.delete([key for key in keys if key is not None])
+
+    async def resume(self) -> int:
+        """One pass over inserts that are under way and left by their processes; how many were ended."""
+        now_ms = self._runtime.clock.now_ms()
+        ended = 0
+        for live in (await self._inserts.live())[:_RESUMED_MOST]:
+            key = (live.insert.topic_id, live.insert.snapshot_id)
+            age_ms = now_ms - live.insert.begun_ms
+            if key in self._busy.locks or age_ms < _RESUME_MS:
+                continue
+            try:
+                if live.insert.step != "begun":
+                    with self._busy.lock(key) as lock:
+                        async with lock:
+                            await self._roll(live)
+                    ended += 1
+                elif age_ms >= GIVE_UP_MS:
+                    ended += await self._give_up(live)
+            except TableRefused:
+                ended += 1
+            except (RetryableError, StorageError) as error:
+                _log.warning("an insert into topic %s waits for its end: %s", live.insert.topic_id, error)
+        return ended
+
+    async def _give_up(self, live: LiveInsert) -> bool:
+        """Nothing of it is in the log, nor will be: without its row it cannot be decided."""
+        return await self._inserts.drop(live)
+
+    async def forget(self) -> None:
+        """One page of answers to commits that were sent long ago."""
+        self._forget_after = await self._inserts.forget(self._runtime.clock.now_ms() - KEEP_MS, self._forget_after)
+
+    async def run(self, interval_ms: int) -> None:
+        """Passes, until it is cancelled."""
+        while True:
+            try:
+                await self.resume()
+                await self.forget()
+            except LakestreamError as error:
+                _log.warning("inserts that are under way cannot be looked after now: %s", error)
+            await asyncio.sleep(interval_ms / 1000)

@@ -1,0 +1,165 @@
+"""Rows that an engine wrote without offsets, as columns of records that are still to be produced."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakestream.errors import CorruptObject, LakestreamError, ObjectMissing, TableRefused
+from lakestream.objects import ObjectStore
+from lakestream.records import Columns
+from lakestream.records.layout import MAX_TIMESTAMP_MS
+from lakestream.table.parquet.arrow import from_arrow, valid_rows
+from lakestream.table.parquet.files import ParquetFiles
+from lakestream.table.parquet.footers import ParquetFooter
+from lakestream.table.shape import RAW, TableShape
+
+_GIVEN: Final = ("_stream_partition", "_timestamp", "_key", "_headers", "_value")
+"""What an insert may say of a record."""
+_OWED: Final = ("_offset", "_timestamp_type", "_kind", "_headers_raw", "_schema_id", "_crc")
+"""What the log says of it."""
+NOT_GIVEN: Final = -1
+
+
+class UnplacedFile(NamedTuple):
+    """`record_count`: as the engine's manifest has it."""
+
+    path: str
+    record_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnplacedRows:
+    """Some rows, in their order. `partition` is `NOT_GIVEN` where the engine left that to us. The columns' partition,
+    offset and checksum mean nothing."""
+
+    columns: Columns
+    partition: npt.NDArray[np.int32]
+
+
+class UnplacedReader:
+    def __init__(self, store: ObjectStore) -> None:
+        self._files = ParquetFiles(store)
+
+    async def read(
+        self, files: Sequence[UnplacedFile], shape: TableShape, *, partitions: int, now_ms: int, max_bytes: int
+    ) -> list[UnplacedRows]:
+        """The rows of all files, in their order. Raises `TableRefused` with a sentence for files that are no such rows,
+        or more than `max_bytes` as columns; `Unavailable`."""
+        footers = await self._files.footers([file.path for file in files])
+        size_bytes = 0
+        found: list[UnplacedRows] = []
+        for file, footer in zip(files, footers, strict=True):
+            checked = _checked(file, footer)
+            size_bytes += sum(group.size_bytes for group in checked.groups)
+            if size_bytes > max_bytes:
+                raise TableRefused(
+                    f"the rows take more than {max_bytes} bytes, the most that one INSERT into a stream may: insert"
+                    " them in several statements"
+                )
+        for file, footer in zip(files, footers, strict=True):
+            found += await self._read(file, _checked(file, footer), _converted(shape, partitions, now_ms))
+        return found
+
+    async def _read(
+        self, file: UnplacedFile, footer: ParquetFooter, convert: Callable[[pa.Table], list[UnplacedRows]]
+    ) -> list[UnplacedRows]:
+        columns = list(dict.fromkeys(leaf.split(".", 1)[0] for leaf in footer.leaves))
+        found = []
+        for group in footer.groups:
+            try:
+                found += await self._files.read(group, footer, columns, convert, pieces=True)
+            except CorruptObject as error:
+                raise TableRefused(f"{file.path} cannot be inserted: {error}") from error
+        return found
+
+
+def _checked(file: UnplacedFile, footer: ParquetFooter | LakestreamError) -> ParquetFooter:
+    if isinstance(footer, ObjectMissing):
+        raise TableRefused(f"the commit names a file that is not there: {footer}") from footer
+    if isinstance(footer, CorruptObject):
+        raise TableRefused(f"{file.path} cannot be inserted: {footer}") from footer
+    if isinstance(footer, LakestreamError):
+        raise footer
+    if footer.metadata.num_rows != file.record_count:
+        raise TableRefused(f"{file.path} has {footer.metadata.num_rows} rows, and the commit says {file.record_count}")
+    return footer
+
+
+def _converted(shape: TableShape, partitions: int, now_ms: int) -> Callable[[pa.Table], list[UnplacedRows]]:
+    def convert(table: pa.Table) -> list[UnplacedRows]:
+        return [_rows(pa.Table.from_batches([piece]), shape, partitions, now_ms) for piece in table.to_batches()]
+
+    return convert
+
+
+def _rows(table: pa.Table, shape: TableShape, partitions: int, now_ms: int) -> UnplacedRows:
+    _check_columns(table)
+    rows = table.num_rows
+    partition = _partitions(table, partitions)
+    timestamp = _timestamps(table, now_ms)
+    made: dict[str, pa.Array | pa.ChunkedArray] = {
+        "_stream_partition": pa.array(np.zeros(rows, np.int32)),
+        "_offset": pa.array(np.arange(rows, dtype=np.int64)),
+        "_timestamp": timestamp,
+        "_timestamp_type": pa.array(np.zeros(rows, np.int32)),
+        "_crc": pa.array(np.zeros(rows, np.int32)),
+    }
+    made |= {name: table.column(name) for name in ("_key", "_headers", "_value") if name in table.column_names}
+    columns = from_arrow(pa.table(made), RAW)
+    if len(columns.header_key.valid):
+        first, last = int(columns.header_offsets[0]), int(columns.header_offsets[-1])
+        if not columns.header_key.valid[first:last].all():
+            raise TableRefused("a header without a key cannot be a record's: give each entry of _headers a key")
+    return UnplacedRows(columns, partition)
+
+
+def _check_columns(table: pa.Table) -> None:
+    """That nothing was given which would be lost, or is the log's to give."""
+    if len(set(table.column_names)) != len(table.column_names):
+        raise TableRefused("the file has a column twice")
+    for name in table.column_names:
+        if name in _GIVEN or table.column(name).null_count == table.num_rows:
+            continue
+        if name == "_offset":
+            raise TableRefused(
+                "some rows have an _offset: offsets are the log's to give. Leave _offset out of the INSERT, and it"
+                " gives them"
+            )
+        if name in _OWED:
+            raise TableRefused(f"{name} is the log's to give: leave it out of the INSERT")
+        raise TableRefused(
+            f"column {name} is no part of the records of this stream, so its values would be lost: leave it out of the"
+            " INSERT, and UPDATE the rows when they are in the table"
+        )
+
+
+def _partitions(table: pa.Table, partitions: int) -> npt.NDArray[np.int32]:
+    if "_stream_partition" not in table.column_names:
+        return np.full(table.num_rows, NOT_GIVEN, np.int32)
+    column = table.column("_stream_partition").cast(pa.int32())
+    bounds = pc.min_max(column)
+    low, high = bounds["min"].as_py(), bounds["max"].as_py()
+    if low is not None and (low < 0 or high >= partitions):
+        wrong = low if low < 0 else high
+        raise TableRefused(f"there is no partition {wrong}: the topic has {partitions}, from 0 on")
+    filled: npt.NDArray[np.int32] = column.fill_null(NOT_GIVEN).to_numpy().astype(np.int32)
+    return filled
+
+
+def _timestamps(table: pa.Table, now_ms: int) -> pa.Array:
+    kind = pa.timestamp("us", tz="UTC")
+    now = pa.scalar(now_ms * 1000, pa.int64()).cast(kind)
+    if "_timestamp" not in table.column_names:
+        return pa.repeat(now, table.num_rows)
+    column = table.column("_timestamp").cast(kind).combine_chunks()
+    millis = pc.divide(column.cast(pa.int64()), 1000)
+    given = np.asarray(valid_rows(column), bool)
+    wrong = given & ((millis.fill_null(0).to_numpy() < 0) | (millis.fill_null(0).to_numpy() > MAX_TIMESTAMP_MS))
+    if wrong.any():
+        raise TableRefused("a record's _timestamp is from 1970 to 9999: another cannot be produced")
+    return column.fill_null(now)
