@@ -1,0 +1,162 @@
+"""Rows that an engine inserts become records exactly once, whatever fault hits at whatever step.
+
+The same code as in production, in this process. A fault hits one step of the door that takes a commit; then the engine
+sends it again through another door, or nobody does and a door resumes what was left.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from support.worlds.inserting import InsertWorld, insert_world, keyless, placed
+from support.worlds.memory import Crash, Fuse
+
+from lakestream.catalog.engines.unplaced import Unplaced
+from lakestream.errors import LakestreamError, Unavailable
+from lakestream.stream.inserting import appending, batching, inserter
+from lakestream.stream.inserting.inserter import GIVE_UP_MS
+
+LAST_STEP = 500
+FIRST = [f"a{number}".encode() for number in range(9)]
+SECOND = [f"b{number}".encode() for number in range(8)]
+VALUES = sorted([*FIRST, *SECOND])
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several objects for one insert, and no long waits."""
+    monkeypatch.setattr(batching, "OBJECT_BYTES", 150)
+    monkeypatch.setattr(inserter, "_LOOK_AGAIN_S", 0.001)
+    monkeypatch.setattr(appending, "_RETRY_FIRST_MS", 1)
+
+
+async def begun() -> tuple[InsertWorld, Unplaced]:
+    world = await insert_world()
+    return world, await world.written(keyless(*FIRST), placed(1, SECOND))
+
+
+async def at_every_step(scenario: Callable[[int], Awaitable[Fuse]]) -> None:
+    for at in range(1, LAST_STEP):
+        fuse = await scenario(at)
+        if not fuse.blown:
+            assert at > 40, f"only {at} steps: {fuse.trail}"
+            return
+    raise AssertionError("it never ended")
+
+
+async def send(world: InsertWorld, rows: Unplaced, fuse: Fuse) -> LakestreamError | None:
+    """How the engine is answered; a crash is no answer."""
+    try:
+        return await world.send(world.door(fuse), rows)
+    except Crash as crash:
+        return Unavailable(str(crash))
+
+
+async def check(world: InsertWorld, rows: Unplaced, *, taken: bool) -> None:
+    """All of it is there once, in the order of its rows, or nothing; and nothing that is dead stays."""
+    found = await world.found()
+    by_partition = [[row.value for row in found if row.partition == index] for index in range(3)]
+    assert sorted(row.value for row in found) == (VALUES if taken else [])
+    for values in by_partition:
+        assert values == sorted(values)
+    assert [row.offset for row in found if row.partition == 1] == list(range(len(by_partition[1])))
+    assert not taken or by_partition[1][-len(SECOND) :] == SECOND
+    await world.world.collect_all()
+    assert await world.world.wal_keys() == []
+    assert sorted(row.value for row in await world.found()) == (VALUES if taken else [])
+    assert bool(await world.left(rows)) != taken
+
+
+async def test_a_crash_at_any_step_and_the_same_commit_again() -> None:
+    async def scenario(at: int) -> Fuse:
+        world, rows = await begun()
+        fuse = Fuse(at)
+        await send(world, rows, fuse)
+        world.world.clock.ms += 11_000
+        assert await world.send(world.door(), rows) is None
+        assert await world.send(world.door(), rows) is None
+        await check(world, rows, taken=True)
+        return fuse
+
+    await at_every_step(scenario)
+
+
+async def test_a_crash_at_any_step_and_nobody_asks_again() -> None:
+    outcomes = set()
+
+    async def scenario(at: int) -> Fuse:
+        world, rows = await begun()
+        fuse = Fuse(at)
+        answer = await send(world, rows, fuse)
+        await world.world.collect_all()
+        world.world.clock.ms += GIVE_UP_MS
+        door = world.door()
+        await door.resume()
+        assert await door.resume() == 0
+        taken = bool(await world.found())
+        assert taken or answer is not None
+        outcomes.add(taken)
+        await check(world, rows, taken=taken)
+        return fuse
+
+    await at_every_step(scenario)
+    assert outcomes == {True, False}
+
+
+async def test_a_call_that_gets_no_answer_at_any_step() -> None:
+    async def scenario(at: int) -> Fuse:
+        world, rows = await begun()
+
+        async def lost() -> None:
+            raise Unavailable("no answer came")
+
+        fuse = Fuse(at, lost)
+        await send(world, rows, fuse)
+        world.world.clock.ms += 11_000
+        assert await world.send(world.door(), rows) is None
+        await world.door().resume()
+        await check(world, rows, taken=True)
+        return fuse
+
+    await at_every_step(scenario)
+
+
+async def test_a_collector_that_passes_at_any_step() -> None:
+    """The door sleeps until its objects are below the fence: they are kept, and copied into newer ones."""
+
+    async def scenario(at: int) -> Fuse:
+        world, rows = await begun()
+        fuse = Fuse(at, world.world.collect_all)
+        answer = await send(world, rows, fuse)
+        assert answer is None, answer
+        await check(world, rows, taken=True)
+        return fuse
+
+    await at_every_step(scenario)
+
+
+@pytest.mark.parametrize("later_ms", [0, 11_000])
+async def test_two_doors_with_the_same_commit(later_ms: int) -> None:
+    async def scenario(at: int) -> Fuse:
+        world, rows = await begun()
+
+        async def other() -> None:
+            world.world.clock.ms += later_ms
+            await world.send(world.door(), rows)
+
+        fuse = Fuse(at, other)
+        await send(world, rows, fuse)
+        world.world.clock.ms += 11_000
+        assert await world.send(world.door(), rows) is None
+        await world.door().resume()
+        await check(world, rows, taken=True)
+        return fuse
+
+    await at_every_step(scenario)
+
+
+async def test_the_same_rows_in_another_commit_are_inserted_again() -> None:
+    world, rows = await begun()
+    assert await world.send(world.door(), rows) is None
+    again = await world.written(keyless(*FIRST), placed(1, SECOND))
+    assert await world.send(world.door(), again) is None
+    assert sorted(row.value for row in await world.found()) == sorted([*VALUES, *VALUES])
