@@ -7,16 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.table import Table
 from support.worlds.doors import duck, http_door
 from support.worlds.embedded import Embedded, embedded
 
 INSERTS = {"lakestream.table.inserts": "true"}
-NOWHERE = {"_stream_partition": pa.array([None], pa.int32()), "_offset": pa.array([None], pa.int64())}
 WAIT_S = 30
 _names = count()
 
