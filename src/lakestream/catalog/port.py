@@ -17,6 +17,7 @@ from lakestream.table.shape import RAW, TableShape
 from lakestream.table.view import View
 
 if TYPE_CHECKING:
+    from lakestream.catalog.derived.port import DerivedTables
     from lakestream.catalog.staging import TableCommits
 
 
@@ -117,6 +118,11 @@ class OpenCatalog(TableCatalog, Protocol):
     @property
     def place(self) -> str:
         """Where the tables are if not in the metadata store, for people; else empty."""
+        ...
+
+    @property
+    def derived(self) -> "DerivedTables | None":
+        """The tables that are derived from those of streams; None: this kind of catalog does not keep any."""
         ...
 
     @property

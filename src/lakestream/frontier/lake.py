@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from lakestream.catalog.derived.port import DerivedTables
 from lakestream.catalog.port import TableCatalog
 from lakestream.errors import RetryableError
 from lakestream.frontier.moving.tiles.tile import Tile, TileOutcome
@@ -42,6 +43,8 @@ class Lake:
     runtime: Runtime
     settings: PipelineSettings
     disks: WalStores | None = None
+    derived: DerivedTables | None = None
+    """Of the catalog, if it keeps such tables."""
 
     @property
     def wal(self) -> WalStores:

@@ -62,6 +62,16 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Rows that one rewrite takes, uncompressed: it holds them in memory about three times."""
     max_rewrites: int = 4
     """Rewrites of one table in a pass."""
+    derive_interval_ms: int = 2_000
+    """Pause between two passes over derived tables: see docs/DERIVED.md."""
+    derive_rows: int = 200_000
+    """Records of one step, which is one commit of a derived table."""
+    derive_bytes: int = 64 * MIB
+    """The same, uncompressed: a step holds them in memory about three times."""
+    derive_steps: int = 8
+    """Of one table in a pass."""
+    derived_wait_ms: int = 86_400_000
+    """How much longer than its retention a row stays in a table from which another is derived that has not seen it."""
 
 
 class FreshSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

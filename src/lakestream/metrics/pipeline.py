@@ -1,6 +1,57 @@
 """How the pipeline fills tables."""
 
+from collections.abc import Iterable
+from typing import Protocol
+
 from prometheus_client import CollectorRegistry, Counter, Gauge
+
+
+class DerivedCounts(Protocol):
+    """What a pass did for one derived table."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def records(self) -> int: ...
+    @property
+    def commits(self) -> int: ...
+    @property
+    def lag(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+
+
+class DerivedMetrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        names = ("topic", "kind")
+        self._records = Counter(
+            "lakestream_derived_records", "Records read for derived tables.", names, registry=registry
+        )
+        self._commits = Counter("lakestream_derived_commits", "Commits to derived tables.", names, registry=registry)
+        self._lag = Gauge(
+            "lakestream_derived_lag_records",
+            "Records of the stream's table that a derived table has not seen.",
+            names,
+            registry=registry,
+        )
+        self._rows = Gauge(
+            "lakestream_derived_rows", "Rows of a derived table; of kind dlq: dead letters.", names, registry=registry
+        )
+        self._failures = Counter(
+            "lakestream_derived_failures",
+            "Times that a derived table could not be brought on; it is tried again.",
+            registry=registry,
+        )
+
+    def passed(self, done: Iterable[DerivedCounts], failures: int) -> None:
+        self._failures.inc(failures)
+        for each in done:
+            self._records.labels(each.topic, each.kind).inc(each.records)
+            self._commits.labels(each.topic, each.kind).inc(each.commits)
+            self._lag.labels(each.topic, each.kind).set(each.lag)
+            self._rows.labels(each.topic, each.kind).set(each.rows)
 
 
 class PipelineMetrics:
@@ -17,6 +68,12 @@ class PipelineMetrics:
         self._last = Gauge(
             "lakestream_pipeline_last_tick_timestamp_seconds", "When the log was last looked at.", registry=registry
         )
+
+        self._derived = DerivedMetrics(registry)
+
+    def derived(self, done: Iterable[DerivedCounts], failures: int) -> None:
+        """After a pass over derived tables, of those that were brought on."""
+        self._derived.passed(done, failures)
 
     def ticked(self, records: int, wal_bytes: int, commits: int, failures: int) -> None:
         self._ticks.inc()

@@ -20,7 +20,14 @@ async def run_maintenance(settings: Settings, topic: str | None, *, dry_run: boo
     async with open_backends(settings) as backends, open_catalog(backends) as catalog:
         runner = LocalTiles(backends.objects, backends.runtime)
         lake = Lake(
-            backends.store, catalog, backends.objects, runner, backends.runtime, settings.pipeline, backends.wal
+            backends.store,
+            catalog,
+            backends.objects,
+            runner,
+            backends.runtime,
+            settings.pipeline,
+            backends.wal,
+            catalog.derived,
         )
         topics = Topics(backends.store, backends.runtime)
         listed = await topics.list() if topic is None else list((await topics.by_names([topic])).values())

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from lakestream import pipeline
 from lakestream.catalog.mirrored import IcebergSide
 from lakestream.frontier.delta.rs import DeltaRs
+from lakestream.frontier.derived.deriving import Derived
 from lakestream.frontier.lag import LagReader
 from lakestream.frontier.lag_gauges import as_gauges
 from lakestream.frontier.moving.worker import Tick
@@ -44,12 +45,16 @@ async def run_pipeline(
                 delta,
                 IcebergSide(catalog.commits),
                 backends.wal,
+                catalog.derived,
             )
             metrics = PipelineMetrics(backends.registry)
             topics = Topics(backends.store, backends.runtime)
 
             def ticked(tick: Tick) -> None:
                 metrics.ticked(tick.record_count, tick.wal_bytes, len(tick.commits), len(tick.failures))
+
+            def derived(done: Derived) -> None:
+                metrics.derived(done.done, len(done.failures))
 
             feed = Feed(backends.store, Brokers(backends.store).sessions)
             lags = LagReader(backends.store, topics, feed, sweep_ms=settings.pipeline.sweep_ms)
@@ -59,7 +64,14 @@ async def run_pipeline(
 
             async with monitoring(settings.monitor, backends.registry, Readiness(backends, stop.is_set), lag):
                 return await pipeline.run(
-                    parts, settings.pipeline, session, once=once, stop=stop, on_tick=ticked, on_ready=ready
+                    parts,
+                    settings.pipeline,
+                    session,
+                    once=once,
+                    stop=stop,
+                    on_tick=ticked,
+                    on_ready=ready,
+                    on_derived=derived,
                 )
 
 

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 from uuid import UUID
 
+from lakestream.catalog.derived.port import DerivedTables
 from lakestream.catalog.port import TableCatalog
 from lakestream.errors import LakestreamError, Unavailable
 from lakestream.frontier.collecting.collector import Collector
 from lakestream.frontier.collecting.orphans import Orphans
 from lakestream.frontier.collecting.producers import Expiry
 from lakestream.frontier.delta import DeltaLog, MirroredTables, Mirrors
+from lakestream.frontier.derived.deriving import Derived
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.draining import drain
 from lakestream.frontier.moving.worker import Tick, Worker
@@ -25,6 +27,7 @@ from lakestream.metadata.feed import Feed
 from lakestream.metadata.store import Store
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.objects import ObjectStore
+from lakestream.pipeline.deriving import Deriving
 from lakestream.pipeline.runner import SparkTiles
 from lakestream.pipeline.session import DriverSettings, SparkDriver
 from lakestream.runtime import Runtime
@@ -48,6 +51,8 @@ class Components:
     """With both, topics that ask for it get a Delta mirror."""
     disks: WalStores | None = None
     """The bucket and the disk stores; None: there are none of these."""
+    derived: DerivedTables | None = None
+    """Of the catalog; None: it keeps none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +77,12 @@ async def run(
     stop: asyncio.Event | None = None,
     on_tick: Callable[[Tick], None] = lambda tick: None,
     on_ready: Callable[[], None] = lambda: None,
+    on_derived: Callable[[Derived], None] = lambda derived: None,
 ) -> Summary:
     """Runs until `stop`, or with `once` until nothing is due any more.
 
     Raises what makes work impossible (no Java, no Spark); topics that fail are logged and tried again."""
-    service = _Service(components, settings, spark, stop or asyncio.Event(), on_tick, on_ready)
+    service = _Service(components, settings, spark, stop or asyncio.Event(), on_tick, on_ready, on_derived)
     return await service.run(once)
 
 
@@ -89,6 +95,7 @@ class _Service:
         stop: asyncio.Event,
         on_tick: Callable[[Tick], None],
         on_ready: Callable[[], None],
+        on_derived: Callable[[Derived], None],
     ) -> None:
         self._components = components
         self._settings = settings
@@ -96,6 +103,7 @@ class _Service:
         self._stop = stop
         self._on_tick = on_tick
         self._on_ready = on_ready
+        self._on_derived = on_derived
         self._name = f"pipeline-{components.runtime.new_id()}"
         self._records = 0
         self._wal_bytes = 0
@@ -129,7 +137,16 @@ class _Service:
         """True when the work is done, False when Spark has died under it."""
         parts = self._components
         tiles = SparkTiles(driver)
-        lake = Lake(parts.store, parts.catalog, parts.objects, tiles, parts.runtime, self._settings, parts.disks)
+        lake = Lake(
+            parts.store,
+            parts.catalog,
+            parts.objects,
+            tiles,
+            parts.runtime,
+            self._settings,
+            parts.disks,
+            parts.derived,
+        )
         topics = Topics(parts.store, parts.runtime)
         feed = None if once else Feed(parts.store, Brokers(parts.store).sessions)
         worker = Worker(lake, topics, name=self._name, respect_leases=not once, keeps_intervals=not once, feed=feed)
@@ -138,7 +155,8 @@ class _Service:
         loop = asyncio.get_running_loop()
         collected_at, collects_on = float("-inf"), False
         maintenance = Maintenance(lake, Topics(lake.store, lake.runtime), name=self._name)
-        maintaining = None if once else asyncio.create_task(self._maintain(maintenance))
+        deriving = Deriving(lake, self._name, self._on_derived, respect_leases=not once)
+        beside = [] if once else [asyncio.create_task(self._maintain(maintenance)), asyncio.create_task(deriving.run())]
         try:
             while driver.alive:
                 started = loop.time()
@@ -146,6 +164,7 @@ class _Service:
                 expiry.touched(tick.touched)
                 moved = {done.topic_id for done in tick.commits}
                 maintenance.moved(moved)
+                deriving.moved(moved)
                 if mirrors is not None:
                     await self._unless_stopped(self._mirror(mirrors, moved))
                 is_due = loop.time() - collected_at >= self._settings.collect_interval_ms / 1000
@@ -157,15 +176,17 @@ class _Service:
                     await self._unless_stopped(self._tidy_board(topics))
                     await self._unless_stopped(self._expire(expiry))
                 if once and not tick.more:
+                    await self._unless_stopped(deriving.finish())
                     return True
                 if not tick.more and not collects_on:
                     pace_ms = tick.pace_ms or self._settings.interval_ms
                     await self._rest(started + pace_ms / 1000 - loop.time())
             return False
         finally:
-            if maintaining is not None:
-                maintaining.cancel()
-                await asyncio.wait((maintaining,))
+            for task in beside:
+                task.cancel()
+            if beside:
+                await asyncio.wait(beside)
             await self._release(worker)
 
     async def _tick(self, worker: Worker) -> Tick:

@@ -9,6 +9,7 @@ from uuid import UUID
 from pyiceberg.table.metadata import TableMetadata
 
 from lakestream.catalog import binding
+from lakestream.catalog.derived.tables import EmbeddedDerived
 from lakestream.catalog.embedded.adopting import adopted_metadata, said_frontier
 from lakestream.catalog.embedded.commit import Commits
 from lakestream.catalog.engines.properties import is_on
@@ -55,6 +56,8 @@ class PyIcebergTables:
         self.engines: Final = EngineTables(self.commits, bucket_url)
         """The same tables as outside engines use them."""
         self._pointers = self.commits.pointers
+        self.derived: Final = EmbeddedDerived(store, self._pointers, self.commits)
+        """Tables that the pipeline derives from those of streams."""
         self._reader = ViewReader(self._stager, self._pointers, _frontier)
 
     async def close(self) -> None:
@@ -133,6 +136,8 @@ class PyIcebergTables:
             return None
         if current is None or current.row.pointer.bound:
             raise InvalidSetting("it is the table of another topic")
+        if await self._pointers.derived.topics_of([current.table_id]):
+            raise InvalidSetting("it is derived from the table of another topic")
         frontier = self._left_frontier(current, partitions)
         try:
             await self._adopted(current, "", frontier)

@@ -55,6 +55,12 @@ class TableRights:
 
     async def _resources(self, names: Sequence[TableName]) -> list[_Resource]:
         table_ids = await self._pointers.resolve_all(names)
+        # A derived table has the rights of the topic whose rows it has.
+        derived = await self._pointers.derived.topics_of([*table_ids.values()])
+        table_ids = {
+            name: derived[table_id].topic_id if table_id in derived else table_id
+            for name, table_id in table_ids.items()
+        }
         owners = await self._topics.find_ids(table_ids.values()) if table_ids else {}
         awaited = {} if len(table_ids) == len(set(names)) else await self._awaited()
         return [_resource(name, table_ids.get(name), owners, awaited) for name in names]

@@ -169,6 +169,7 @@ class EngineTables:
     async def loaded_for(self, name: TableName, updates: Sequence[TableUpdate]) -> Current:
         """The table that a commit is for. One that moves it takes the new folder first. Raises `TableRefused`."""
         current = await self.load(name)
+        await self._check_own(name, current.table_id)
         place = moved_to(current.metadata, updates)
         if place is not None and not current.row.pointer.bound:
             await self.commits.run(lambda: self.locations.check_location(place))
@@ -313,7 +314,18 @@ class EngineTables:
         row = await self.commits.pointers.get(table_id)
         if row is not None and row.pointer.bound:
             raise _living(name)
+        await self._check_own(name, table_id)
         return table_id, row
+
+    async def _check_own(self, name: TableName, table_id: UUID) -> None:
+        """Raises `TableRefused` for a table that the pipeline derives from a topic's."""
+        found = (await self.commits.pointers.derived.topics_of([table_id])).get(table_id)
+        if found is not None:
+            setting = "lakestream.table.upsert" if found.kind == "latest" else "lakestream.errors"
+            raise TableRefused(
+                f"{name} is derived from the table of a topic, row by row, by the pipeline alone: it can be read, not"
+                f" changed. Change the topic's rows, or take the topic's setting {setting} back, and the table is yours"
+            )
 
     def _own_files(self, current: Current) -> list[str]:
         """Every file that the table's metadata can reach in its own location, metadata last. What lies elsewhere is not

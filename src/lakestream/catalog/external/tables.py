@@ -51,6 +51,7 @@ _CLAIM_ATTEMPTS: Final = 10
 class ExternalTables:
     """Implements `OpenCatalog`. `bucket_url` is where tables live; `client` is closed with it."""
 
+    derived: Final = None
     keeps_statistics: Final = False
     """Some catalogs do not: their tables keep what engines set, where they set it."""
 

@@ -22,6 +22,7 @@ from pyiceberg.io import OutputFile
 from pyiceberg.manifest import (
     DEFAULT_READ_VERSION,
     MANIFEST_LIST_FILE_SCHEMAS,
+    ManifestContent,
     ManifestEntry,
     ManifestFile,
     ManifestListWriter,
@@ -50,8 +51,13 @@ _BYTES: Final = "written as"
 R = TypeVar("R", bound=Record)
 
 
-def manifest_writer(metadata: TableMetadata, spec_id: int, file: OutputFile, snapshot_id: int) -> ManifestWriter:
+def manifest_writer(
+    metadata: TableMetadata, spec_id: int, file: OutputFile, snapshot_id: int, *, deletes: bool = False
+) -> ManifestWriter:
+    """`deletes`: its files are of deleted rows; in format version 2 alone."""
     spec, schema = metadata.specs()[spec_id], metadata.schema()
+    if deletes:
+        return _DeleteManifest(spec, schema, file, snapshot_id, _CODEC)
     if metadata.format_version == _VERSION:
         return _Manifest(spec, schema, file, snapshot_id, _CODEC)
     return write_manifest(metadata.format_version, spec, schema, file, snapshot_id, _CODEC)
@@ -143,6 +149,15 @@ class _Manifest(ManifestWriterV2):
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
         form = _manifest_form(self._spec.partition_type(self._schema))
         return _OneBlock[ManifestEntry](self._output_file, form, self._meta)
+
+
+class _DeleteManifest(_Manifest):
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
 
 
 class _ManifestList(ManifestListWriterV2):

@@ -12,7 +12,7 @@ from pyiceberg.types import StringType
 from pyiceberg.utils.truncate import truncate_upper_bound_binary_string, truncate_upper_bound_text_string
 
 from lakestream.catalog.engines.properties import metrics_properties
-from lakestream.model import ColumnMetrics, WrittenFile
+from lakestream.model import ColumnMetrics, FileMetrics, WrittenFile
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC_ID, UNPARTITIONED
 
 _KEPT_PLANS: Final = 64
@@ -21,42 +21,70 @@ _BOUNDED: Final = (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL)
 
 def to_iceberg(metadata: TableMetadata, file: WrittenFile) -> DataFile:
     """Raises ValueError if the file cannot be in its spec, or if its writer told nothing of it."""
-    if not file.metrics.columns:
-        raise ValueError(f"{file.path}: its writer did not say what is in it")
+    return iceberg_file(
+        metadata,
+        file.path,
+        file.metrics,
+        record_count=file.record_count,
+        size_bytes=file.size_bytes,
+        partition=_partition(file),
+        spec_id=file.spec_id,
+    )
+
+
+def iceberg_file(
+    metadata: TableMetadata,
+    path: str,
+    metrics: FileMetrics,
+    *,
+    record_count: int,
+    size_bytes: int,
+    partition: Record,
+    spec_id: int,
+    content: DataFileContent = DataFileContent.DATA,
+) -> DataFile:
+    """Of any table's file. Deleted places keep their bounds uncut: engines tell by them which files they concern.
+    Raises ValueError if the writer told nothing of it."""
+    if not metrics.columns:
+        raise ValueError(f"{path}: its writer did not say what is in it")
     plan = _statistics_plan(metadata.schema().model_dump_json(), tuple(metrics_properties(metadata.properties).items()))
     counts: dict[int, int] = {}
     nulls: dict[int, int] = {}
     lower: dict[int, bytes] = {}
     upper: dict[int, bytes] = {}
-    for column in file.metrics.columns:
-        kept = plan.get(column.field_id)
-        if kept is None or kept.mode.type == MetricModeTypes.NONE or column.null_count is None:
+    for column in metrics.columns:
+        if column.null_count is None:
             continue
+        low, high = column.lower, column.upper
+        if content == DataFileContent.DATA:
+            kept = plan.get(column.field_id)
+            if kept is None or kept.mode.type == MetricModeTypes.NONE:
+                continue
+            low, high = _bounds(kept, column)
         counts[column.field_id], nulls[column.field_id] = column.value_count, column.null_count
-        low, high = _bounds(kept, column)
         if low is not None:
             lower[column.field_id] = low
         if high is not None:
             upper[column.field_id] = high
     data_file = DataFile.from_args(
-        content=DataFileContent.DATA,
-        file_path=file.path,
+        content=content,
+        file_path=path,
         file_format=FileFormat.PARQUET,
-        partition=_partition(file),
-        record_count=file.record_count,
-        file_size_in_bytes=file.size_bytes,
-        column_sizes={column.field_id: column.size_bytes for column in file.metrics.columns},
+        partition=partition,
+        record_count=record_count,
+        file_size_in_bytes=size_bytes,
+        column_sizes={column.field_id: column.size_bytes for column in metrics.columns},
         value_counts=counts,
         null_value_counts=nulls,
         nan_value_counts={},
         lower_bounds=lower,
         upper_bounds=upper,
-        split_offsets=sorted(file.metrics.split_offsets),
+        split_offsets=sorted(metrics.split_offsets),
         sort_order_id=None,
         equality_ids=None,
         key_metadata=None,
     )
-    data_file.spec_id = file.spec_id
+    data_file.spec_id = spec_id
     return data_file
 
 

@@ -64,11 +64,14 @@ def folded_ms(file: DataFile) -> int | None:
     return None if bound is None else bound.folded_ms
 
 
-def plan_fold(view: View, by_file: ByFile, options: TopicOptions) -> Fold | None:
-    """What one fold takes on; None: not enough is dirty yet. Pure."""
+def plan_fold(view: View, by_file: ByFile, options: TopicOptions, seen: Sequence[int] | None = None) -> Fold | None:
+    """What one fold takes on; None: not enough is dirty yet. Pure. `seen`: how far the tables that are derived from
+    this one have come; what is beyond stays as it is. None: there are none."""
     folded = tuple(file for file in view.files if folded_ms(file) is not None)
     dirty = sorted((file for file in view.files if folded_ms(file) is None), key=lambda file: _low(by_file[file.path]))
-    dirty_rows = sum(file.record_count for file in dirty if is_ours(file))
+    mine = [file for file in dirty if is_ours(file) and (seen is None or _is_below(by_file[file.path], seen))]
+    own = {file.path for file in mine}
+    dirty_rows = sum(file.record_count for file in mine)
     if not dirty_rows or dirty_rows < options.dirty_ratio * (dirty_rows + sum(file.record_count for file in folded)):
         return None
     clean_below = dict(enumerate(view.frontier))
@@ -77,7 +80,7 @@ def plan_fold(view: View, by_file: ByFile, options: TopicOptions) -> Fold | None
     taken: list[DataFile] = []
     rows = 0
     starts: dict[int, int] = {}
-    for file in filter(is_ours, dirty):
+    for file in mine:
         if taken and rows + file.record_count > MAX_FOLD_ROWS:
             break
         taken.append(file)
@@ -85,7 +88,7 @@ def plan_fold(view: View, by_file: ByFile, options: TopicOptions) -> Fold | None
         _lower(starts, by_file[file.path])
     newer = tuple(
         file
-        for file in (*folded, *(other for other in dirty if not is_ours(other)))
+        for file in (*folded, *(other for other in dirty if other.path not in own))
         if any(index in starts and share.offset_max >= starts[index] for index, share in by_file[file.path].items())
     )
     learns_all = rows + sum(file.record_count for file in newer) <= MAX_KEY_ROWS
@@ -144,6 +147,10 @@ async def fold(lake: Lake, rewriter: Rewriter, view: View, planned: Fold, option
         done.append(swapped)
         view, marked = swapped.view, _marked(swapped.view)
     return Folded(tuple(done))
+
+
+def _is_below(shares: Mapping[int, Share], seen: Sequence[int]) -> bool:
+    return all(index < len(seen) and share.offset_max < seen[index] for index, share in shares.items())
 
 
 def _ages(files: Sequence[DataFile], tombstone_ms: int, now_ms: int) -> dict[int, list[DataFile]]:

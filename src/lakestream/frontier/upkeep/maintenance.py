@@ -13,6 +13,7 @@ from typing import Final
 from uuid import UUID
 
 from lakestream.errors import LakestreamError, UnknownStream
+from lakestream.frontier.derived.waiting import seen
 from lakestream.frontier.isolation import isolated
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.upkeep.compaction import fold, folded_ms, plan_fold
@@ -160,7 +161,7 @@ class Maintenance:
             return []
         await self._shares.learn(view.files, MAX_LEARNT_FILES)
         by_file = {file.path: self._shares.of(file, len(view.frontier)) for file in view.files}
-        planned = plan_fold(view, by_file, topic.options)
+        planned = plan_fold(view, by_file, topic.options, await seen(self._lake.derived, topic.topic_id))
         if planned is None or _paths(planned.dirty) in self._refused:
             return []
         files, rows, size_bytes = len(planned.dirty), rows_of(planned.dirty), bytes_of(planned.dirty)

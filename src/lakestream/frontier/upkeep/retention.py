@@ -5,7 +5,8 @@ as Kafka's is the segment: the log start passes a file only if every record belo
 has the size to keep, so nothing young goes. It never passes the frontier: what is not in the table yet stays readable.
 
 `lakestream.table.retention.ms` drops whole files by a commit that only removes. The same rule finds them, and the log
-start passes them first: a consumer is told OFFSET_OUT_OF_RANGE and not led over an unexplained gap.
+start passes them first: a consumer is told OFFSET_OUT_OF_RANGE and not led over an unexplained gap. Rows that a derived
+table has not seen yet stay (`frontier.derived.waiting`).
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakestream.errors import Conflict, UnknownStream
+from lakestream.frontier.derived.waiting import seen
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.tiles.tile import size_of
 from lakestream.metadata.log.head import Head
@@ -80,11 +82,18 @@ async def plan_retirement(lake: Lake, shares: Shares, topic: Topic) -> Retiremen
     drop: tuple[DataFile, ...] = ()
     if options.table_retention_ms != UNLIMITED:
         cutoff_ms = now_ms - options.table_retention_ms
-        old = {
-            index: older_than(by_partition.get(index, []), cutoff_ms, min(heads[index].frontier, frontier))
-            for index, frontier in enumerate(view.frontier)
-            if index in heads
-        }
+        derived = await seen(lake.derived, topic.topic_id)
+
+        def old_below(index: int, frontier: int) -> int:
+            own, end = by_partition.get(index, []), min(heads[index].frontier, frontier)
+            found = older_than(own, cutoff_ms, end)
+            if derived is None:
+                return found
+            # What a derived table has not seen waits, and not for ever.
+            waited = older_than(own, cutoff_ms - lake.settings.derived_wait_ms, end)
+            return max(waited, min(found, derived[index] if index < len(derived) else 0))
+
+        old = {index: old_below(index, frontier) for index, frontier in enumerate(view.frontier) if index in heads}
         drop = droppable(view.files, by_file, old)[:MAX_DROPPED_FILES]
         for file in drop:
             for index, share in by_file[file.path].items():

@@ -25,6 +25,7 @@ from lakestream.errors import (
     UnknownTable,
 )
 from lakestream.metadata import codec
+from lakestream.metadata.names.derived import DerivedNames
 from lakestream.metadata.names.moves import INTENT, POINTER, Move, Moves, Pointer, intent_address, pointer_address
 from lakestream.metadata.names.places import Places
 from lakestream.metadata.names.rows import (
@@ -67,6 +68,7 @@ class Pointers:
     def __init__(self, store: Store) -> None:
         self.views: Final = Views(store)
         self.places: Final = Places(store)
+        self.derived: Final = DerivedNames(store)
         self._store = store
         self._names = Names(store)
         self._moves = Moves(store)

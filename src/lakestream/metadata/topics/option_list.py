@@ -5,7 +5,7 @@ Each of them acts, or is taken and acts on nothing here, or is refused unless it
 
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from lakestream.records.compression import GZIP, LZ4, SNAPPY, ZSTD
 
@@ -58,6 +58,12 @@ OPTIONS: Final = (
         "Where records wait for the table: diskless, in the bucket; disk, in low-latency stores.",
     ),
     Option(
+        "lakestream.errors",
+        "dlq",
+        "string",
+        "Records that do not fit their schema: dlq, also in a table of dead letters; none, in the stream's table only.",
+    ),
+    Option(
         "lakestream.table.commit.interval.ms",
         "0",
         "long",
@@ -70,6 +76,12 @@ OPTIONS: Final = (
     Option("lakestream.table.inserts", "false", "boolean", "Whether rows that engines INSERT become records."),
     Option("lakestream.table.merge.enable", "true", "boolean", "Whether the pipeline merges small files of the table."),
     Option("lakestream.table.name", "", "string", "The table's name, if it shall not follow from the topic's."),
+    Option(
+        "lakestream.table.order.column",
+        "",
+        "string",
+        "Of the latest rows: the column whose greatest value is newest, if partitions do not tell; empty: they do.",
+    ),
     Option("lakestream.table.retention.ms", "-1", "long", "How long the table keeps a row; -1: for ever."),
     Option(
         "lakestream.table.statistics.interval.ms",
@@ -82,6 +94,18 @@ OPTIONS: Final = (
         "refuse",
         "string",
         "What an engine's change of key, value or headers is: refused, or with `record` the record from then on.",
+    ),
+    Option(
+        "lakestream.table.upsert",
+        "",
+        "list",
+        "Key columns of a second table, <table>__latest, with the newest row of each key; _key: the record's key.",
+    ),
+    Option(
+        "lakestream.value.transform",
+        "none",
+        "string",
+        "What values are: none; debezium, change events, of which <table>__latest has the rows.",
     ),
 )
 """Those that act. `max.message.bytes` does, too, and has the broker's `message.max.bytes` as its default."""
@@ -158,6 +182,30 @@ def profile(text: str) -> str:
 
 def updates(text: str) -> str:
     return _one_of(text, ("refuse", "record"))
+
+
+def errors(text: str) -> bool:
+    """Whether there are dead letters."""
+    return _one_of(text, ("dlq", "none")) == "dlq"
+
+
+def transform(text: str) -> Literal["none", "debezium"]:
+    return "debezium" if _one_of(text, ("none", "debezium")) == "debezium" else "none"
+
+
+def columns(text: str) -> tuple[str, ...]:
+    """Names with commas between, each once; none at all if the text is empty."""
+    found = tuple(word.strip() for word in text.split(",")) if text.strip() else ()
+    if not all(found) or len(set(found)) < len(found):
+        raise ValueError("it takes names of columns, each once, with commas between")
+    return found
+
+
+def column(text: str) -> str:
+    """One, or none."""
+    if len(columns(text)) > 1:
+        raise ValueError("it takes the name of one column")
+    return text.strip()
 
 
 def _throttled(text: str) -> None:

@@ -7,7 +7,7 @@ that cannot be.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 from lakestream.errors import InvalidSetting
 from lakestream.metadata.topics import option_list as values
@@ -24,6 +24,7 @@ T = TypeVar("T")
 _DEFAULTS: Final = {option.name: option.default for option in OPTIONS}
 _INERT: Final = {inert.option.name: inert for inert in INERT}
 _SETTLED: Final = {option.name: option for option in SETTLED}
+_RECORD_KEY: Final = "_key"
 _LZ4_DEFAULT: Final = 9
 """Kafka's default, which there, too, stands for the fast mode."""
 
@@ -63,6 +64,14 @@ class TopicOptions:
     """What becomes of a record that an engine has changed: `refuse` or `record`."""
     table_name: str
     """Another name for the table than the one that follows from the topic's; may be empty."""
+    upsert: tuple[str, ...]
+    """Key columns of the table of latest rows; none: there is no such table."""
+    order_column: str
+    """Of the table of latest rows: whose greatest value is the newest; may be empty."""
+    transform: Literal["none", "debezium"]
+    """What values are, for the table of latest rows."""
+    dead_letters: bool
+    """Records that cannot be decoded are in a table of their own, too."""
     max_message_bytes: int | None
     """The largest record batch; None: as the broker says."""
     append_time: bool
@@ -100,6 +109,7 @@ def _options(settings: frozenset[tuple[str, str]]) -> TopicOptions:
     if levels[LZ4] == _LZ4_DEFAULT:
         levels[LZ4] = None
     policy = get("cleanup.policy", values.policy)
+    transform = get("lakestream.value.transform", values.transform)
     return TopicOptions(
         retention_ms=get("retention.ms", values.limit),
         retention_bytes=get("retention.bytes", values.limit),
@@ -117,12 +127,21 @@ def _options(settings: frozenset[tuple[str, str]]) -> TopicOptions:
         table_statistics_interval_ms=get("lakestream.table.statistics.interval.ms", values.limit),
         table_updates=get("lakestream.table.updates", values.updates),
         table_name=get("lakestream.table.name", check_alias),
+        upsert=_upsert(get("lakestream.table.upsert", values.columns), transform),
+        order_column=get("lakestream.table.order.column", values.column),
+        transform=transform,
+        dead_letters=get("lakestream.errors", values.errors),
         max_message_bytes=get(MAX_MESSAGE_BYTES, values.max_message_bytes) if MAX_MESSAGE_BYTES in configs else None,
         append_time=get("message.timestamp.type", values.append_time),
         timestamp_before_ms=get("message.timestamp.before.max.ms", values.whole),
         timestamp_after_ms=get("message.timestamp.after.max.ms", values.whole),
         compression=None if codec is None else BatchCompression(codec, levels.get(codec)),
     )
+
+
+def _upsert(keys: tuple[str, ...], transform: str) -> tuple[str, ...]:
+    """Change events have rows, whether their key columns are named or not."""
+    return keys or ((_RECORD_KEY,) if transform == "debezium" else ())
 
 
 def check_settings(given: Mapping[str, str], present: Mapping[str, str]) -> None:

@@ -34,6 +34,12 @@ class Deleted:
         path = same_form(path)
         return tuple(name for name, rows in self._files if path in rows)
 
+    def places(self, path: str) -> Positions:
+        """The deleted rows of a data file, in order, each once."""
+        path = same_form(path)
+        found = [_numbers(rows[path]) for _, rows in self._files if path in rows]
+        return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+
     def kept(self, path: str, first_row: int, row_count: int) -> npt.NDArray[np.bool_] | None:
         """Which of the file's rows [first_row, first_row + row_count) are there; None: all."""
         path = same_form(path)
@@ -45,6 +51,10 @@ class Deleted:
                 kept = np.ones(row_count, np.bool_) if kept is None else kept
                 kept[positions] = False
         return kept
+
+
+def _numbers(found: Positions | BitMap64) -> Positions:
+    return np.asarray(found.to_array(), np.int64) if isinstance(found, BitMap64) else found
 
 
 def _between(found: Positions | BitMap64, first_row: int, row_count: int) -> Positions:

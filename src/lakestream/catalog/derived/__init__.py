@@ -1,0 +1,1 @@
+"""Derived tables in the embedded catalog: load a view, commit against it, put away."""

@@ -1,0 +1,1 @@
+"""Tables derived from streams' tables: brought on, waited for, their dead files collected."""

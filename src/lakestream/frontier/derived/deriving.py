@@ -1,0 +1,262 @@
+"""Derived tables brought on: the rows of a stream's table between their frontier and its own.
+
+    stream's view → derived view → a step of rows → what it changes → one commit (carries the frontier)
+
+Every step is idempotent and anybody may take over after any of them: what is done is read from the derived table, and a
+commit holds only on exactly the view that it was worked out from. So two workers at once do work twice, never a change.
+State kept here is advice only.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from lakestream.catalog.derived.port import DerivedTables, DerivedView
+from lakestream.errors import Conflict, LakestreamError, StorageError, UnknownStream
+from lakestream.frontier.derived.applying import commit_changed
+from lakestream.frontier.derived.wanted import followed, has_name, may_stay, recipes, wanted_name
+from lakestream.frontier.isolation import isolated
+from lakestream.frontier.lake import Lake
+from lakestream.frontier.upkeep.rewrite import is_inside
+from lakestream.metadata.names.derived import DerivedRow
+from lakestream.metadata.store import Address
+from lakestream.metadata.topics.list import Topic, Topics
+from lakestream.table.deriving.maker import Made, Maker
+from lakestream.table.deriving.reading import StreamRows, Stretch
+from lakestream.table.deriving.recipe import DerivedShape, Recipe, derived_shape
+from lakestream.table.deriving.state import StateFiles
+from lakestream.table.view import View
+
+_log = logging.getLogger(__name__)
+
+_AHEAD: Final = "is ahead of its stream's table, which was rebuilt from an older state: it is put away and made anew"
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """What one pass did for a table: records read, rows added and deleted. `lag`: records left for later."""
+
+    topic: str
+    kind: str
+    records: int = 0
+    added: int = 0
+    deleted: int = 0
+    skipped: int = 0
+    commits: int = 0
+    lag: int = 0
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """`put_away`: names of tables that no topic wants any more. `more`: some were left behind. `failures`: topic and
+    error; those tables come round again."""
+
+    done: tuple[Derivation, ...] = ()
+    put_away: tuple[str, ...] = ()
+    failures: tuple[tuple[str, LakestreamError], ...] = ()
+    more: bool = False
+
+
+class Deriver:
+    def __init__(
+        self, lake: Lake, topics: Topics, tables: DerivedTables, *, name: str, respect_leases: bool = True
+    ) -> None:
+        """`name` is the lease holder's. Without leases nothing is wrong, only work may be done twice and thrown
+        away."""
+        settings = lake.settings
+        self._lake = lake
+        self._topics = topics
+        self._tables = tables
+        self._name = name
+        self._respect_leases = respect_leases
+        self._rows = StreamRows(lake.objects, max_rows=settings.derive_rows, max_bytes=settings.derive_bytes)
+        self._maker = Maker(lake.runtime.clock)
+        self._state = StateFiles(lake.objects, max_bytes=settings.max_rewrite_bytes)
+        self._moved: dict[UUID, None] = {}
+        """Tables with something new."""
+        self._seen: dict[UUID, tuple[str, str]] = {}
+        """By derived table, its metadata and its stream's when nothing was left to do."""
+        self._asked = False
+
+    def moved(self, topic_ids: Iterable[UUID]) -> None:
+        """Their tables have new rows."""
+        self._moved |= dict.fromkeys(topic_ids)
+
+    async def run(self) -> Derived:
+        """One pass over all topics that have derived tables, or may need some now. Errors of one topic are in the
+        result; those of the lists are raised."""
+        rows = await self._tables.every()
+        listed = await self._topics.list()
+        living = {topic.topic_id: topic for topic in listed}
+        failures: list[tuple[str, LakestreamError]] = []
+        put_away = await self._put_away(rows, living, failures)
+        known = {row.topic_id for row in rows}
+        moved, self._moved = self._moved, {}
+        done: list[Derivation] = []
+        more = False
+        for topic in listed:
+            # The first pass looks at all: what moved before is not known.
+            if not (topic.options.upsert or topic.topic_id in known or topic.topic_id in moved or not self._asked):
+                continue
+            try:
+                with isolated(topic.name):
+                    found = await self.derive(topic, rows) if await self._leased(topic.topic_id) else []
+            except UnknownStream:
+                continue
+            except LakestreamError as error:
+                failures.append((topic.name, error))
+                self._moved[topic.topic_id] = None
+                continue
+            done += found
+            more = more or any(each.lag for each in found)
+        self._asked = True
+        return Derived(tuple(done), tuple(put_away), tuple(failures), more)
+
+    async def derive(self, topic: Topic, rows: Sequence[DerivedRow] | None = None) -> list[Derivation]:
+        """Brings on what is derived from a topic, by a bounded number of steps. `rows`: those that there are."""
+        known = {
+            row.kind: row
+            for row in (rows if rows is not None else await self._tables.every())
+            if row.topic_id == topic.topic_id
+        }
+        view = await self._lake.catalog.load(topic.topic_id)
+        if not is_inside(self._lake, view):
+            return []
+        done = []
+        for recipe in recipes(topic.options, view.shape).values():
+            row = known.get(recipe.kind)
+            if row is not None and not may_stay(row, topic.options):
+                continue
+            found = await self._bring_on(topic, view, recipe, row)
+            if found is not None:
+                done.append(found)
+        return done
+
+    async def _bring_on(self, topic: Topic, view: View, recipe: Recipe, row: DerivedRow | None) -> Derivation | None:
+        """None: there is nothing to do."""
+        shape = _shape(topic, recipe, view)
+        if row is None:
+            row = await self._tables.announce(topic.topic_id, shape)
+        derived = await self._tables.load(row)
+        if derived is None and recipe.kind == "latest":
+            derived = await self._tables.create(row, topic.name, shape, wanted_name(view, row.kind))
+        if derived is not None and self._seen.get(row.table_id) == _state(view, derived):
+            return None
+        if derived is not None:
+            derived = await self._prepared(topic, view, derived, shape)
+        return await self._advance(topic, view, row, derived, shape)
+
+    async def _prepared(self, topic: Topic, view: View, derived: DerivedView, shape: DerivedShape) -> DerivedView:
+        """Under the name and with the columns that it should have."""
+        row = derived.row
+        if _is_ahead(derived.view.frontier, view.frontier):
+            _log.warning("topic %s: %s %s", topic.name, derived.view.table, _AHEAD)
+            await self._tables.put_away(row)
+            raise Conflict(f"{derived.view.table} {_AHEAD}")
+        wanted = wanted_name(view, row.kind)
+        if not has_name(row, derived.view.table, wanted):
+            await self._tables.rename(row, wanted)
+            derived = await self._tables.load(row) or derived
+        try:
+            shape = followed(derived.shape, shape)
+        except ValueError as error:
+            raise StorageError(f"{derived.view.table} cannot follow its stream: {error}") from error
+        return derived if shape == derived.shape else await self._tables.evolve(derived, shape)
+
+    async def _advance(
+        self, topic: Topic, view: View, row: DerivedRow, derived: DerivedView | None, shape: DerivedShape
+    ) -> Derivation:
+        """Steps, each a commit if it changes something; where nothing is for the table, the frontier of several is
+        committed as one."""
+        reached = row.frontier if derived is None else derived.view.frontier
+        records = added = deleted = skipped = commits = 0
+        try:
+            for _ in range(self._lake.settings.derive_steps):
+                step = await self._rows.step(view, reached)
+                if step is None:
+                    break
+                made = await self._make(view, step, shape if derived is None else derived.shape)
+                records, skipped, reached = records + made.records, skipped + made.changes.skipped, step.end
+                if made.changes.is_empty:
+                    continue
+                if derived is None:
+                    derived = await self._tables.create(row, topic.name, shape, wanted_name(view, row.kind))
+                changed = await self._state.apply(derived.view, derived.shape, made.changes)
+                derived = await commit_changed(self._lake, self._tables, derived, changed, reached)
+                added, deleted, commits = added + changed.added, deleted + changed.deleted, commits + 1
+            if derived is None:
+                if reached != row.frontier:
+                    await self._tables.reached(row, reached)
+            elif reached != derived.view.frontier:
+                derived = await self._tables.commit(derived, add=(), remove=frozenset(), frontier=reached)
+                commits += 1
+        except Conflict as error:
+            # Somebody else was faster: what is left is found again.
+            _log.info("topic %s, %s: %s", topic.name, row.kind, error)
+            latest = await self._tables.load(row)
+            reached = reached if latest is None else latest.view.frontier
+        lag = _lag(reached, view.frontier)
+        if derived is not None and not lag:
+            self._seen[row.table_id] = _state(view, derived)
+        rows = 0 if derived is None else _row_count(derived.view)
+        return Derivation(topic.name, row.kind, records, added, deleted, skipped, commits, lag, rows)
+
+    async def _make(self, view: View, step: Stretch, shape: DerivedShape) -> Made:
+        tables = await self._rows.read(view, step, self._maker.columns(shape, view.shape))
+        return await self._maker.make(tables, shape, view.shape)
+
+    async def _put_away(
+        self, rows: Sequence[DerivedRow], living: dict[UUID, Topic], failures: list[tuple[str, LakestreamError]]
+    ) -> list[str]:
+        """The tables of topics that are no more, or that do not ask for them any more. `rows` were read before the
+        topics: no id is ever listed again, and one is listed before it has a row."""
+        names = []
+        for row in rows:
+            topic = living.get(row.topic_id)
+            if topic is not None and may_stay(row, topic.options):
+                continue
+            if topic is None and await self._topics.by_ids([row.topic_id]):
+                continue
+            try:
+                name = await self._tables.put_away(row)
+            except LakestreamError as error:
+                failures.append((str(row.topic_id) if topic is None else topic.name, error))
+                continue
+            self._seen.pop(row.table_id, None)
+            if name is not None:
+                names.append(name)
+        return names
+
+    async def _leased(self, topic_id: UUID) -> bool:
+        if not self._respect_leases:
+            return True
+        address = Address(f"worker/{topic_id.hex}", "deriving")
+        lease = await self._lake.store.acquire_lease(address, self._name, ttl_ms=self._lake.settings.lease_ms)
+        return lease.holder == self._name
+
+
+def _shape(topic: Topic, recipe: Recipe, view: View) -> DerivedShape:
+    try:
+        return derived_shape(recipe, view.shape)
+    except ValueError as error:
+        raise StorageError(f"topic {topic.name} cannot have a table of latest rows: {error}") from error
+
+
+def _state(view: View, derived: DerivedView) -> tuple[str, str]:
+    return view.metadata_location, derived.view.metadata_location
+
+
+def _is_ahead(frontier: Sequence[int], stream: Sequence[int]) -> bool:
+    return len(frontier) > len(stream) or any(own > theirs for own, theirs in zip(frontier, stream, strict=False))
+
+
+def _lag(frontier: Sequence[int], stream: Sequence[int]) -> int:
+    own = (*frontier, *(0 for _ in range(len(stream) - len(frontier))))
+    return sum(max(0, theirs - mine) for mine, theirs in zip(own, stream, strict=False))
+
+
+def _row_count(view: View) -> int:
+    return sum(file.record_count for file in view.files) - sum(delete.record_count for delete in view.deletes)
