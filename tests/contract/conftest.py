@@ -73,7 +73,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
                 else:
                     catalog = PyIcebergTables(store, f"file://{tmp_path}/bucket", world)
                 try:
-                    yield Bench(catalog, tmp_path, collectable=kind != "nessie")
+                    yield Bench(catalog, tmp_path, collectable=kind != "nessie", takes_columns=kind != "nessie")
                 finally:
                     await catalog.close()
 

@@ -96,6 +96,12 @@ class TableCatalog(TableViews, Protocol):
         empty snapshot. Refuses (`ValueError`) a falling frontier or removal of files the view lacks."""
         ...
 
+    async def evolve(self, view: View, shape: TableShape) -> View:
+        """Gives the table this shape, which keeps every column and schema of the view's (`rules.evolving`), on exactly
+        this view, in an empty snapshot: whoever reads a row finds what it was written by. The owner's own columns stay.
+        Refuses (`ValueError`) a shape that lacks or changes what the view's has."""
+        ...
+
     @property
     def keeps_statistics(self) -> bool:
         """Whether every commit takes statistics along, so that it is worth to compute some."""

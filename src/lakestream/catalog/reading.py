@@ -8,6 +8,7 @@ from pyiceberg.table.metadata import TableMetadata
 from lakestream.catalog.manifests.deletions import placed
 from lakestream.catalog.manifests.reachable import ReachableFiles, read_reachable
 from lakestream.catalog.manifests.statistics import shown
+from lakestream.catalog.rules.evolving import own_names
 from lakestream.catalog.rules.lineage import intact_in
 from lakestream.catalog.staging import Current, Stager
 from lakestream.errors import Conflict, ObjectMissing, StorageError, UnknownStream
@@ -104,6 +105,8 @@ class ViewReader:
             sequence_number=0 if snapshot is None else snapshot.sequence_number or 0,
             intact_from=intact_in(snapshot, frontier),
             statistics=shown(metadata),
+            last_column_id=metadata.last_column_id,
+            own_names=own_names(metadata.schema(), shape),
         )
 
 

@@ -13,25 +13,34 @@ from uuid import UUID
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AssertLastAssignedFieldId,
     AssertRefSnapshotId,
     AssertTableUUID,
+    SetCurrentSchemaUpdate,
     SetPropertiesUpdate,
     TableRequirement,
     TableUpdate,
 )
 
+from lakestream.catalog.engines.changes import apply_updates
 from lakestream.catalog.files import MetadataFiles
 from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.catalog.manifests.snapshot import SnapshotBuilder, SnapshotPlan
+from lakestream.catalog.rules.evolving import evolved_schema
 from lakestream.catalog.rules.lineage import intact_summary
 from lakestream.catalog.threads import Threads
 from lakestream.errors import Unavailable
 from lakestream.metadata.names.pointers import PointerRow
 from lakestream.model import DataFile, WrittenFile
 from lakestream.runtime import Runtime
+from lakestream.table.schema import SHAPE_PROPERTY
+from lakestream.table.shape import TableShape, shape_text
 from lakestream.table.view import View
 
 T = TypeVar("T")
+
+_LAST_ADDED: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +165,31 @@ class Stager:
             return Change(exactly(view, metadata), (*updates, SetPropertiesUpdate(updates=dict(said.properties))))
 
         return prepare
+
+    def evolving(
+        self, view: View, shape: TableShape, plan: SnapshotPlan, said: FrontierText, *, keeps_order: bool = False
+    ) -> Prepare:
+        """The same with another shape of the table, and rows as they are. The snapshot is what makes the commit fail
+        wherever another came first: not every catalog compares properties."""
+
+        def prepare(metadata: TableMetadata, written: list[str]) -> Change:
+            schema = evolved_schema(metadata, shape, keeps_order=keeps_order)
+            requirements, updates = exactly(view, metadata), [*said_shape(shape)]
+            if schema != metadata.schema():
+                last = {"last-assigned-field-id": metadata.last_column_id}
+                requirements = (*requirements, AssertLastAssignedFieldId.model_validate(last))
+                added = AddSchemaUpdate.model_validate({"schema": schema})
+                updates = [added, SetCurrentSchemaUpdate.model_validate({"schema-id": _LAST_ADDED}), *updates]
+            evolved = apply_updates(metadata, updates, None, validate=False)
+            snapshot = self.snapshot(evolved, plan, written)
+            return Change(requirements, (*updates, *snapshot, SetPropertiesUpdate(updates=dict(said.properties))))
+
+        return prepare
+
+
+def said_shape(shape: TableShape) -> tuple[TableUpdate, ...]:
+    """How a table's properties say its shape."""
+    return (SetPropertiesUpdate(updates={SHAPE_PROPERTY: shape_text(shape)}),)
 
 
 def exactly(view: View, metadata: TableMetadata) -> tuple[TableRequirement, ...]:

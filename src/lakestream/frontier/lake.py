@@ -12,6 +12,7 @@ from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.store import Store
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime
+from lakestream.schemas.source import NO_SCHEMAS, SchemaSource
 from lakestream.wal import WalStores
 
 _DELETE_CHUNK: Final = 200
@@ -45,6 +46,7 @@ class Lake:
     disks: WalStores | None = None
     derived: DerivedTables | None = None
     """Of the catalog, if it keeps such tables."""
+    schemas: SchemaSource = NO_SCHEMAS
 
     @property
     def wal(self) -> WalStores:

@@ -28,6 +28,9 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """A partition with at least this much in a tile gets files of its own; smaller ones share one."""
     max_commit_attempts: int = 20
     """Conflicts with outside rewriters that one commit rides out."""
+    schema_wait_ms: int = 30_000
+    """How long the rows of a topic wait when the schemas of their values cannot be asked for. Then they keep their
+    bytes."""
     lease_ms: int = 10_000
     """How long other workers leave a topic alone that this one works on. Advisory."""
     backoff_ms: int = 1_000

@@ -20,6 +20,7 @@ from lakestream.metadata.names.pointers import Pointers, TableName
 from lakestream.metadata.topics.list import Topics
 from lakestream.metrics import ReadMetrics
 from lakestream.node.storage.backends import Backends
+from lakestream.node.storage.schemas import make_schemas
 from lakestream.runtime import Clock
 
 
@@ -89,6 +90,7 @@ async def open_freshener(
         backends.runtime,
         settings.pipeline(),
         backends.wal,
+        schemas=make_schemas(backends),
     )
     freshener = Freshener(lake, Topics(backends.store, backends.runtime), settings)
     warming = loop.run_in_executor(threads, warm_up)

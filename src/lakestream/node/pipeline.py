@@ -19,6 +19,7 @@ from lakestream.metrics import PipelineMetrics
 from lakestream.node.monitoring.listener import monitoring
 from lakestream.node.monitoring.readiness import Readiness
 from lakestream.node.storage.backends import open_backends, saving_rows
+from lakestream.node.storage.schemas import make_schemas
 from lakestream.node.storage.tables import io_properties, open_catalog
 from lakestream.settings import Settings
 
@@ -46,6 +47,7 @@ async def run_pipeline(
                 IcebergSide(catalog.commits),
                 backends.wal,
                 catalog.derived,
+                make_schemas(backends),
             )
             metrics = PipelineMetrics(backends.registry)
             topics = Topics(backends.store, backends.runtime)

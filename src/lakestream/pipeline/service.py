@@ -31,6 +31,7 @@ from lakestream.pipeline.deriving import Deriving
 from lakestream.pipeline.runner import SparkTiles
 from lakestream.pipeline.session import DriverSettings, SparkDriver
 from lakestream.runtime import Runtime
+from lakestream.schemas.source import NO_SCHEMAS, SchemaSource
 from lakestream.wal import WalStores
 
 _log = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class Components:
     """The bucket and the disk stores; None: there are none of these."""
     derived: DerivedTables | None = None
     """Of the catalog; None: it keeps none."""
+    schemas: SchemaSource = NO_SCHEMAS
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +140,8 @@ class _Service:
         parts = self._components
         tiles = SparkTiles(driver)
         lake = Lake(
-            parts.store,
-            parts.catalog,
-            parts.objects,
-            tiles,
-            parts.runtime,
-            self._settings,
-            parts.disks,
-            parts.derived,
+            *(parts.store, parts.catalog, parts.objects, tiles, parts.runtime, self._settings),
+            *(parts.disks, parts.derived, parts.schemas),
         )
         topics = Topics(parts.store, parts.runtime)
         feed = None if once else Feed(parts.store, Brokers(parts.store).sessions)
@@ -217,7 +213,8 @@ class _Service:
             return 0
         topics = Topics(parts.store, parts.runtime)
         done = await drain(
-            parts.store, parts.catalog, parts.objects, parts.runtime, self._settings, asyncio.to_thread, parts.disks
+            *(parts.store, parts.catalog, parts.objects, parts.runtime, self._settings, asyncio.to_thread),
+            *(parts.disks, parts.schemas),
         )
         mirrors = self._mirrors(topics)
         if mirrors is not None and not done.left:

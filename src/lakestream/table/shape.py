@@ -16,6 +16,7 @@ KIND_TOMBSTONE: Final = 1
 KIND_TYPED: Final = 2
 KIND_TYPED_AND_RAW: Final = 3
 """What `_kind` says of a row: which columns hold its value."""
+KINDS: Final = 4
 
 Encoding = Literal["plain", "delta", "dictionary"]
 Kind = Literal[

@@ -36,3 +36,7 @@ class View:
     they were appended: since they came, nothing but merges has moved them."""
     statistics: StatisticsFile | None = None
     """Of the snapshot, or of the nearest before it that has some."""
+    last_column_id: int = 0
+    """No column that the table has or had is beyond it."""
+    own_names: frozenset[str] = frozenset()
+    """Columns that the table's owner has added, and that are no part of its shape."""

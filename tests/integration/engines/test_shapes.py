@@ -41,6 +41,7 @@ def create(node: Node, topic: str, **configs: str) -> None:
     """With one partition and a table of the made-up shape."""
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
     config = {name.replace("_", "."): value for name, value in configs.items()}
+    config["lakestream.value.format"] = "schema_id"
     admin.create_topics([NewTopic(topic, 1, config=config)])[topic].result(30)
     found = node.run(node.topics.by_names([topic]))[topic]
     view = node.run(node.lake.catalog.create(found.topic_id, topic, 1, shape=ITEMS))

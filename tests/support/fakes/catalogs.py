@@ -14,10 +14,14 @@ from support.tables.files import write_file
 class Bench:
     """A catalog and a way to write files for it."""
 
-    def __init__(self, catalog: TableCatalog, folder: Path, *, collectable: bool = True) -> None:
-        """`collectable`: the catalog keeps no history of its own that would need files of the past."""
+    def __init__(
+        self, catalog: TableCatalog, folder: Path, *, collectable: bool = True, takes_columns: bool = True
+    ) -> None:
+        """`collectable`: the catalog keeps no history of its own that would need files of the past. `takes_columns`: it
+        takes new ones from PyIceberg."""
         self.catalog = catalog
         self.collectable = collectable
+        self.takes_columns = takes_columns
         self._folder = folder
 
     def file(self, first: int, end: int, *, partition: int = 0, spec_id: int = 0) -> WrittenFile:

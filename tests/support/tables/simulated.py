@@ -8,6 +8,7 @@ from uuid import UUID
 from lakestream.catalog.binding import bind, detach, location, owner
 from lakestream.catalog.files import version_of
 from lakestream.catalog.port import Named
+from lakestream.catalog.rules.evolving import check_evolution
 from lakestream.catalog.rules.lineage import intact_after
 from lakestream.catalog.rules.streams import check_commit
 from lakestream.errors import Conflict, InvalidSetting, UnknownStream, UnknownTable
@@ -92,6 +93,18 @@ class SimulatedTables:
             intact_from=frontier if outside else intact_after(view, add, remove, frontier),
             files=(*map(_live, add), *kept),
         )
+        location = self._write(new)
+        await self._pointers.swing(view.topic_id, row.version, Pointer(location, bound=True))
+        return replace(self._metadata[location], table=view.table)
+
+    async def evolve(self, view: View, shape: TableShape) -> View:
+        check_evolution(view.shape, shape, view.last_column_id)
+        row = await self._pointers.get(view.topic_id)
+        if row is None or not row.pointer.bound or row.pointer.metadata_location != view.metadata_location:
+            raise Conflict(f"{view.table} is no longer what the view shows: load it again")
+        last = max(view.last_column_id, *(each.field_id for _, each in shape.leaves()))
+        snapshot_id, number = (view.snapshot_id or 0) + 1, view.sequence_number + 1
+        new = replace(view, snapshot_id=snapshot_id, sequence_number=number, shape=shape, last_column_id=last)
         location = self._write(new)
         await self._pointers.swing(view.topic_id, row.version, Pointer(location, bound=True))
         return replace(self._metadata[location], table=view.table)

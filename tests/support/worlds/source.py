@@ -14,6 +14,7 @@ import uvicorn
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from lakestream.access import ALLOW_ALL
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.tiles.local import LocalTiles
 from lakestream.frontier.moving.worker import Worker
@@ -21,7 +22,9 @@ from lakestream.frontier.settings import PipelineSettings
 from lakestream.http import create_app
 from lakestream.metadata.topics.list import Topics
 from lakestream.node.storage.backends import Backends, open_backends
+from lakestream.node.storage.schemas import make_schemas
 from lakestream.node.storage.tables import make_engines, open_catalog
+from lakestream.schemas.registry.registry import SchemaRegistry
 from lakestream.settings import load
 from support.tables.files import catalog_of
 from support.worlds.embedded import embedded
@@ -42,12 +45,19 @@ class Node:
         return Topics(self.backends.store, self.backends.runtime)
 
     @property
+    def registry(self) -> str:
+        """The schema registry's URL."""
+        return self.uri.replace("/iceberg", "/registry")
+
+    @property
     def options(self) -> dict[str, str]:
         return {"kafka.bootstrap.servers": self.bootstrap, "uri": self.uri}
 
-    def create(self, topic: str, partitions: int = 2, *, table_name: str = "") -> None:
+    def create(self, topic: str, partitions: int = 2, *, table_name: str = "", **configs: str) -> None:
+        """A setting's name has _ for its dots, and is below `lakestream`."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         config = {"lakestream.table.name": table_name} if table_name else {}
+        config |= {f"lakestream.{name.replace('_', '.')}": value for name, value in configs.items()}
         admin.create_topics([NewTopic(topic, partitions, config=config)])[topic].result(30)
 
     def trim(self, topic: str, offset: int) -> None:
@@ -102,10 +112,14 @@ def source_node(data: Path, **overrides: Any) -> Iterator[Node]:
             async with open_backends(settings) as backends, open_catalog(backends) as catalog:
                 runner = LocalTiles(backends.objects, backends.runtime)
                 plain = PipelineSettings(interval_ms=0)
-                lake = Lake(backends.store, catalog, backends.objects, runner, backends.runtime, plain)
+                lake = Lake(
+                    *(backends.store, catalog, backends.objects, runner, backends.runtime, plain),
+                    schemas=make_schemas(backends),
+                )
+                registry = SchemaRegistry(backends.store, backends.objects, backends.runtime, ALLOW_ALL)
                 server = uvicorn.Server(
                     uvicorn.Config(
-                        create_app(catalog_of(make_engines(backends, catalog))),
+                        create_app(catalog_of(make_engines(backends, catalog)), registry=registry),
                         log_level="warning",
                         lifespan="off",
                         timeout_graceful_shutdown=1,

@@ -140,7 +140,7 @@ class Commits:
                 return None
             added: Sequence[DataFile] = ()
             if current.row.pointer.bound:
-                check_change(current.metadata, metadata)
+                check_change(current.metadata, metadata, outside=outside)
             if outside:
                 check_paths(current.metadata.properties, metadata.properties, metadata.location)
                 check_brought(self.index, current.metadata, metadata)

@@ -21,6 +21,7 @@ from lakestream.catalog.manifests.statistics import described
 from lakestream.catalog.port import Named, TableViews
 from lakestream.catalog.reading import ViewReader, check_same
 from lakestream.catalog.rules.adopting import adopted_frontier, as_begun, check_adopted
+from lakestream.catalog.rules.evolving import check_evolution
 from lakestream.catalog.rules.lineage import intact_after
 from lakestream.catalog.rules.streams import check_commit
 from lakestream.catalog.staging import Change, Current, FrontierText, Stager, exactly
@@ -108,6 +109,15 @@ class PyIcebergTables:
             said, add=add, remove=remove, intact_from=intact, version=version, carries_statistics=True
         )
         done = await self.commits.commit(current, self._stager.prepared(view, plan, said))
+        return await self._reader.remember(view.topic_id, view.table, done)
+
+    async def evolve(self, view: View, shape: TableShape) -> View:
+        check_evolution(view.shape, shape, view.last_column_id)
+        current = check_same(view, await self.commits.load(view.topic_id))
+        said, version = _said(view.frontier), version_of(current.location) + 1
+        intact = intact_after(view, (), (), view.frontier)
+        plan = self._stager.plan(said, intact_from=intact, version=version, carries_statistics=True)
+        done = await self.commits.commit(current, self._stager.evolving(view, shape, plan, said))
         return await self._reader.remember(view.topic_id, view.table, done)
 
     async def describe(self, view: View, statistics: StatisticsFile) -> View:

@@ -28,11 +28,12 @@ from lakestream.catalog.first import first_metadata
 from lakestream.catalog.port import Named
 from lakestream.catalog.reading import ViewReader, check_same
 from lakestream.catalog.rules.adopting import adopted_frontier, check_adopted
+from lakestream.catalog.rules.evolving import check_evolution
 from lakestream.catalog.rules.lineage import intact_after
 from lakestream.catalog.rules.streams import check_commit, falls
 from lakestream.catalog.rules.vector import is_sealed
 from lakestream.catalog.rules.views import check_view
-from lakestream.catalog.staging import Change, Current, Stager
+from lakestream.catalog.staging import Change, Current, Prepare, Stager
 from lakestream.errors import Conflict, InvalidSetting, StorageError, Unavailable
 from lakestream.metadata.names.pointers import Pointer, PointerRow
 from lakestream.metadata.names.rows import TableName
@@ -107,15 +108,29 @@ class ExternalTables:
         frontier: tuple[int, ...],
     ) -> View:
         check_commit(view, add, remove, frontier)
+        current = await self._unmoved(view)
+        said = self.commits.said(view.topic_id, frontier_text(frontier))
+        intact, version = intact_after(view, add, remove, frontier), version_of(current.location) + 1
+        plan = self._stager.plan(said, add=add, remove=remove, intact_from=intact, version=version)
+        return await self._committed(view, current, self._stager.prepared(view, plan, said))
+
+    async def evolve(self, view: View, shape: TableShape) -> View:
+        check_evolution(view.shape, shape, view.last_column_id)
+        current = await self._unmoved(view)
+        said = self.commits.said(view.topic_id, frontier_text(view.frontier))
+        intact, version = intact_after(view, (), (), view.frontier), version_of(current.location) + 1
+        plan = self._stager.plan(said, intact_from=intact, version=version)
+        return await self._committed(view, current, self._stager.evolving(view, shape, plan, said, keeps_order=True))
+
+    async def _unmoved(self, view: View) -> Current:
         check_view(view)
         if falls(await self.commits.reported_frontier(view), view.frontier):
             # Behind what the log was told it was set back, or is not the newest: to load it again tells.
             raise Conflict(f"{view.table} has moved since it was loaded, or was set back: load it again")
-        current = check_same(view, await self.commits.load(view.topic_id))
-        said = self.commits.said(view.topic_id, frontier_text(frontier))
-        intact, version = intact_after(view, add, remove, frontier), version_of(current.location) + 1
-        plan = self._stager.plan(said, add=add, remove=remove, intact_from=intact, version=version)
-        done = await self.commits.commit(current, self._stager.prepared(view, plan, said))
+        return check_same(view, await self.commits.load(view.topic_id))
+
+    async def _committed(self, view: View, current: Current, prepare: Prepare) -> View:
+        done = await self.commits.commit(current, prepare)
         await self.commits.keep(view.topic_id, current.row.version, done.location)
         return await self._reader.remember(view.topic_id, view.table, done)
 

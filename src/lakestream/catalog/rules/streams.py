@@ -8,6 +8,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.types import IcebergType, NestedField
 
+from lakestream.catalog.rules.evolving import check_evolution
 from lakestream.errors import TableRefused
 from lakestream.model import DataFile, WrittenFile
 from lakestream.table.schema import (
@@ -46,8 +47,9 @@ def check_commit(view: View, add: Sequence[WrittenFile], remove: Sequence[DataFi
         raise ValueError(f"{view.table}: files to remove are not in the view: {sorted(gone - live)}")
 
 
-def check_change(base: TableMetadata, new: TableMetadata) -> None:
-    """Raises `TableRefused` for a change, by whomever, that the table of a living topic must never have."""
+def check_change(base: TableMetadata, new: TableMetadata, *, outside: bool) -> None:
+    """Raises `TableRefused` for a change that the table of a living topic must never have. `outside`: it is an
+    engine's; of ours one may also be wrong in itself (`ValueError`)."""
     if new.table_uuid != base.table_uuid:
         raise TableRefused("the UUID of a stream's table cannot change: it is the topic's")
     if new.location != base.location:
@@ -59,7 +61,9 @@ def check_change(base: TableMetadata, new: TableMetadata) -> None:
     if new.properties.get(TOPIC_ID_PROPERTY) != base.properties.get(TOPIC_ID_PROPERTY):
         raise TableRefused(f"{TOPIC_ID_PROPERTY} binds the table to its topic and cannot be changed or removed")
     if new.properties.get(SHAPE_PROPERTY) != base.properties.get(SHAPE_PROPERTY):
-        raise TableRefused(f"{SHAPE_PROPERTY} says which columns hold the stream and cannot be changed or removed")
+        if outside:
+            raise TableRefused(f"{SHAPE_PROPERTY} says which columns hold the stream and cannot be changed or removed")
+        check_evolution(shape_of(base.properties), shape_of(new.properties), base.last_column_id)
     _check_frontier(base, new)
     if _is_replaced(base, new):
         raise TableRefused(
@@ -68,7 +72,7 @@ def check_change(base: TableMetadata, new: TableMetadata) -> None:
         )
     if base.current_snapshot_id is not None and new.current_snapshot_id is None:
         raise TableRefused(f"branch {MAIN_BRANCH} of a stream's table cannot be removed: consumers read it")
-    check_columns(new.schema(), shape_of(base.properties))
+    check_columns(new.schema(), shape_of(new.properties))
     check_specs(new)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from lakestream.catalog.rules.views import check_view
 from lakestream.errors import Conflict, RetryableError, StorageError, Unavailable, UnknownStream
 from lakestream.frontier.lake import Lake
+from lakestream.frontier.moving.evolving import settle
 from lakestream.frontier.moving.receipts import write_receipts
 from lakestream.frontier.moving.replacement import frontier_of, replaceable
 from lakestream.frontier.moving.tiles.plan import Plan, Range, Target, due, limit, plan
@@ -24,6 +25,7 @@ from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.metadata.topics.tables import clashing_name, table_name
 from lakestream.model import DataFile, StreamPartition, WrittenFile
+from lakestream.schemas.growing import BY_ID, fits
 from lakestream.table.view import View
 from lakestream.wal import MAIN_STORE
 
@@ -62,14 +64,15 @@ async def ensure_table(lake: Lake, topics: Topics, topic: Topic) -> None:
     that is another living topic's, or an engine's, stays theirs, and ours goes by another."""
     wanted = table_name(topic.name, topic.options.table_name)
     try:
-        await lake.catalog.create(topic.topic_id, topic.name, topic.partitions, table=wanted)
+        view = await lake.catalog.create(topic.topic_id, topic.name, topic.partitions, table=wanted)
     except Conflict:
         if not await _put_away(lake, topics, wanted):
             if not topic.options.table_name:
                 wanted = clashing_name(wanted, topic.topic_id)
             elif not await _adopt(lake, topic, wanted):
                 raise
-        await lake.catalog.create(topic.topic_id, topic.name, topic.partitions, table=wanted)
+        view = await lake.catalog.create(topic.topic_id, topic.name, topic.partitions, table=wanted)
+    await settle(lake, topic, view)
     if topic.topic_id not in await topics.by_ids([topic.topic_id]):
         await lake.catalog.detach(topic.topic_id)
         raise UnknownStream(f"topic {topic.name} was deleted while its table was made")
@@ -101,6 +104,7 @@ async def read_tail(lake: Lake, topic: Topic, heads: Mapping[int, Head]) -> DueT
     )
     view = await lake.catalog.load(topic.topic_id)
     check_view(view)
+    view = await settle(lake, topic, view)
     for index, head in heads.items():
         if head.frontier > frontier_of(view, index):
             raise StorageError(
@@ -119,6 +123,7 @@ async def read_tail(lake: Lake, topic: Topic, heads: Mapping[int, Head]) -> DueT
 
 
 def plan_tail(lake: Lake, tail: DueTail, *, tile_size: int) -> Plan:
+    wanted = tail.topic.options.value_format
     target = Target(
         tail.topic.topic_id,
         tail.topic.name,
@@ -129,6 +134,8 @@ def plan_tail(lake: Lake, tail: DueTail, *, tile_size: int) -> Plan:
         compression=tail.view.compression,
         shape=tail.view.shape,
         disks=lake.wal.named() if any(map(_is_in_disks, tail.due.values())) else (),
+        is_typed=fits(tail.view.shape.codec, wanted),
+        has_ids=wanted == BY_ID,
     )
     return plan(target, tail.view.frontier, tail.due, tile_size=tile_size)
 

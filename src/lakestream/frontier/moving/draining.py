@@ -20,6 +20,7 @@ from lakestream.metadata.store import Store
 from lakestream.metadata.topics.list import Topics
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime
+from lakestream.schemas.source import NO_SCHEMAS, SchemaSource
 from lakestream.wal import WalStores
 
 
@@ -45,6 +46,7 @@ async def drain(
     settings: PipelineSettings,
     run_blocking: RunBlocking,
     disks: WalStores | None = None,
+    schemas: SchemaSource = NO_SCHEMAS,
 ) -> Drained:
     """Ends within `settings.drain_ms` and a commit's time. Cut off at any point it leaves nothing half done. Leases are
     not waited for: the table's commit is the fence."""
@@ -53,7 +55,7 @@ async def drain(
     limits = msgspec.structs.replace(
         settings, max_tick_bytes=small.max_bytes, min_tile_bytes=small.tile_bytes, target_tile_bytes=small.tile_bytes
     )
-    lake = Lake(store, catalog, objects, tiles, runtime, limits, disks)
+    lake = Lake(store, catalog, objects, tiles, runtime, limits, disks, schemas=schemas)
     topics = Topics(store, runtime)
     worker = Worker(lake, topics, name=f"drain-{runtime.new_id()}", respect_leases=False, keeps_intervals=False)
     moved = 0

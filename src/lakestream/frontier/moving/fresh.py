@@ -11,7 +11,7 @@ is there, and is told so. The log is told of a cut's commit behind the answer; t
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -20,9 +20,11 @@ from uuid import UUID
 from lakestream.errors import Conflict, LakestreamError, UnknownStream
 from lakestream.frontier.isolation import isolated
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.moving.advance import DueTail, advance, commit, ensure_table, plan_tail, read_tail
+from lakestream.frontier.moving.advance import DueTail, advance, commit, discard, ensure_table, plan_tail, read_tail
+from lakestream.frontier.moving.evolving import ROUNDS_MOST, learn
 from lakestream.frontier.moving.replacement import frontier_of
-from lakestream.frontier.moving.tiles.plan import tile_bytes
+from lakestream.frontier.moving.tiles.plan import Plan, tile_bytes
+from lakestream.frontier.moving.tiles.tile import TileOutcome
 from lakestream.frontier.settings import FreshSettings
 from lakestream.metadata.log.head import Head
 from lakestream.metadata.log.partition import decode_head, head_address
@@ -257,6 +259,7 @@ class Freshener:
         if grown.partitions > topic.partitions:
             topic, heads = grown, await self.heads(grown)
         wanted = {index: head.next_offset for index, head in heads.items()}
+        rounds_left = ROUNDS_MOST
         for _ in range(_ROUNDS_MOST):
             if all(heads[index].frontier >= end for index, end in wanted.items()):
                 return Freshness.FRESH
@@ -270,6 +273,10 @@ class Freshener:
             planned = plan_tail(self._lake, tail, tile_size=size)
             if planned.ranges:
                 outcomes = await self._lake.runner.run(planned.tiles)
+                if rounds_left and any(outcome.unknown_schemas for outcome in outcomes):
+                    rounds_left -= 1
+                    if await self._learned(tail, planned, outcomes):
+                        continue
                 moved = await commit(self._lake, tail, planned, outcomes, replace=False)
                 view = moved.view
                 self.counts.commits += not moved.superseded
@@ -284,6 +291,18 @@ class Freshener:
             heads = await self.heads(topic)
             wanted = {index: end for index, end in wanted.items() if index in heads}
         raise Conflict(f"others moved parts of topic {topic.name} {_ROUNDS_MOST} times while its tail was committed")
+
+    async def _learned(self, tail: DueTail, planned: Plan, outcomes: Sequence[TileOutcome]) -> bool:
+        """Whether the table knows more schemas now, so that the same is to be planned again. If they cannot be asked
+        for the cut fails: how long to wait for them the pipeline decides."""
+        try:
+            learned = await learn(self._lake, tail.topic, tail.view, planned, outcomes)
+        except LakestreamError:
+            await discard(self._lake, [file for outcome in outcomes for file in outcome.files])
+            raise
+        if learned is not None:
+            await discard(self._lake, [file for outcome in outcomes for file in outcome.files])
+        return learned is not None
 
     async def _advance(self, tail: DueTail, view: View) -> None:
         """If it fails, whoever moves the topic next does it."""

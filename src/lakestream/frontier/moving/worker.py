@@ -5,8 +5,9 @@ A topic that fails is reported and quarantined, longer each time; the others go 
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, TypeVar
 from uuid import UUID
@@ -14,7 +15,8 @@ from uuid import UUID
 from lakestream.errors import CorruptObject, LakestreamError
 from lakestream.frontier.isolation import isolated
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.moving.advance import DueTail, advance, commit, ensure_table, plan_tail, read_tail
+from lakestream.frontier.moving.advance import DueTail, advance, commit, discard, ensure_table, plan_tail, read_tail
+from lakestream.frontier.moving.evolving import ROUNDS_MOST, learn
 from lakestream.frontier.moving.schedule import CommitSchedule, still_waits
 from lakestream.frontier.moving.tiles.plan import Plan, tile_bytes
 from lakestream.frontier.moving.tiles.tile import TileOutcome
@@ -24,8 +26,11 @@ from lakestream.metadata.log.head import Head
 from lakestream.metadata.log.partition import decode_head, head_address
 from lakestream.metadata.store import Address
 from lakestream.metadata.topics.list import Topic, Topics
+from lakestream.table.view import View
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 _HEADS_AT_ONCE: Final = 5_000
 _TABLES_AT_ONCE: Final = 200
@@ -114,6 +119,8 @@ class Worker:
         """Topics without records that are still to get a table, in their order."""
         self._quarantined: dict[UUID, _Quarantined] = {}
         self._leases: dict[UUID, int] = {}
+        self._unlearned: dict[UUID, int] = {}
+        """Topics that wait for their schemas, and since when."""
 
     @property
     def failing(self) -> tuple[str, ...]:
@@ -137,7 +144,7 @@ class Worker:
         are_tables_left = await self._ensure_tables(topics, heads, progress)
         tails = await self._read_tails(topics, heads, progress)
         planned = self._plan(tails, progress)
-        outcomes = await self._run(planned, progress)
+        planned, outcomes = await self._learned(planned, await self._run(planned, progress), progress)
         await asyncio.gather(
             *(
                 self._guard(progress, tail.topic, self._finish(tail, plan, outcomes[tail.topic.topic_id], progress))
@@ -270,6 +277,48 @@ class Worker:
             return {topic_id: found for each in alone for topic_id, found in each.items()}
         return {tail.topic.topic_id: [next(outcomes) for _ in plan.tiles] for tail, plan in planned}
 
+    async def _learned(
+        self,
+        planned: Sequence[tuple[DueTail, Plan]],
+        outcomes: Mapping[UUID, Sequence[TileOutcome]],
+        progress: _Progress,
+    ) -> tuple[list[tuple[DueTail, Plan]], Mapping[UUID, Sequence[TileOutcome]]]:
+        """What is to be committed once the tables know the schemas that their tiles did not. A topic whose schemas
+        cannot be asked for now waits; not for ever: then its rows keep their bytes."""
+        plans, done = {tail.topic.topic_id: (tail, plan) for tail, plan in planned}, dict(outcomes)
+        asking = [*planned]
+        for _ in range(ROUNDS_MOST):
+            again: list[DueTail] = []
+            for tail, plan in asking:
+                found = done.get(tail.topic.topic_id, ())
+                if any(outcome.unknown_schemas for outcome in found):
+                    view = await self._guard(progress, tail.topic, self._learn(tail, plan, found))
+                    if view is not tail.view:
+                        await discard(self._lake, [file for outcome in found for file in outcome.files])
+                        del done[tail.topic.topic_id]
+                    if view is not None and view is not tail.view:
+                        again.append(replace(tail, view=view))
+            if not again:
+                break
+            asking = self._plan(again, progress)
+            plans |= {tail.topic.topic_id: (tail, plan) for tail, plan in asking}
+            done |= await self._run(asking, progress)
+        return [*plans.values()], done
+
+    async def _learn(self, tail: DueTail, planned: Plan, outcomes: Sequence[TileOutcome]) -> View:
+        """The view to go on with: the tail's own if there is nothing to learn."""
+        topic_id, now_ms = tail.topic.topic_id, self._lake.runtime.clock.now_ms()
+        try:
+            learned = await learn(self._lake, tail.topic, tail.view, planned, outcomes)
+        except LakestreamError as error:
+            since_ms = self._unlearned.setdefault(topic_id, now_ms)
+            if now_ms - since_ms < self._lake.settings.schema_wait_ms:
+                raise
+            _log.warning("topic %s: values stay bytes whose schemas cannot be asked for: %s", tail.topic.name, error)
+            return tail.view
+        self._unlearned.pop(topic_id, None)
+        return learned or tail.view
+
     async def _finish(self, tail: DueTail, plan: Plan, outcomes: Sequence[TileOutcome], progress: _Progress) -> None:
         topic, view = tail.topic, tail.view
         if plan.ranges:
@@ -301,6 +350,7 @@ class Worker:
         self._tableless = {topic_id: topic for topic_id, topic in self._tableless.items() if topic_id in present}
         if self._schedule:
             self._schedule.forget(present)
+        self._unlearned = {topic_id: since for topic_id, since in self._unlearned.items() if topic_id in present}
         for topic_id in self._quarantined.keys() - present:
             del self._quarantined[topic_id]
         for topic_id in self._leases.keys() - present:

@@ -17,6 +17,7 @@ from lakestream.metadata import codec
 from lakestream.metadata.log.head import logs_of, partition_of
 from lakestream.metadata.log.partition import create_head, delete_log, read_head
 from lakestream.metadata.store import ABSENT, Address, Applied, Store, Transaction
+from lakestream.metadata.topics.aliases import resolved
 from lakestream.metadata.topics.option_list import FIXED_OPTIONS
 from lakestream.metadata.topics.options import TopicOptions, check_settings, topic_options
 from lakestream.model import StreamPartition
@@ -209,9 +210,10 @@ class Topics:
     async def create(self, name: str, partitions: int, configs: dict[str, str], *, begun: Begun | None = None) -> Topic:
         """Raises `StreamExists`, `InvalidStream`. A topic that is listed has all its heads. `begun`: it goes on in a
         table that is there; raises `InvalidSetting` if that table is or was the table of a topic of this cluster."""
+        configs = resolved(configs, {})
         await self.check_new(name, partitions, configs, begun)
         topic_id = self._runtime.new_id() if begun is None else begun.table_id
-        topic = Topic(name, topic_id, partitions, dict(configs), self._runtime.clock.now_ms())
+        topic = Topic(name, topic_id, partitions, configs, self._runtime.clock.now_ms())
         starts = (0,) * partitions if begun is None else begun.frontier
         await asyncio.gather(
             *(create_head(self._store, *each) for each in zip(topic.each_partition(), starts, strict=True))
@@ -266,7 +268,7 @@ class Topics:
         check_name(name)
         if not 1 <= partitions <= MAX_PARTITIONS:
             raise InvalidPartitions(f"{name} cannot have {partitions} partitions: choose 1 to {MAX_PARTITIONS}")
-        check_settings(configs, {})
+        check_settings(resolved(configs, {}), {})
         if await self.by_names([name]):
             raise StreamExists(f"topic {name} already exists")
         if begun is not None:
@@ -290,7 +292,7 @@ class Topics:
         [entry] = await self._store.get([address])
         while entry is not None:
             topic = codec.decode(entry.value, Topic, address)
-            configs = change(topic.configs)
+            configs = resolved(change(topic.configs), topic.configs)
             check_settings(configs, topic.configs)
             _check_fixed(topic, configs)
             altered = msgspec.structs.replace(topic, configs=configs)

@@ -12,11 +12,15 @@ from lakestream.records.compression import GZIP, LZ4, SNAPPY, ZSTD
 UNLIMITED: Final = -1
 _INT_MOST: Final = (1 << 31) - 1
 _LONG_MOST: Final = (1 << 63) - 1
+_SUBJECT_MOST: Final = 1024
 _THROTTLED: Final = re.compile(r"\*|(\d+:\d+(,\d+:\d+)*)?")
 CODECS: Final = {"uncompressed": 0, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 AS_SENT: Final = "producer"
 PROFILE: Final = "lakestream.profile"
 DISK: Final = "disk"
+COMMIT_INTERVAL: Final = "lakestream.table.commit.interval.ms"
+VALUE_FORMAT: Final = "lakestream.value.format"
+VALUE_SUBJECT: Final = "lakestream.value.subject"
 
 
 class Option(NamedTuple):
@@ -64,7 +68,7 @@ OPTIONS: Final = (
         "Records that do not fit their schema: dlq, also in a table of dead letters; none, in the stream's table only.",
     ),
     Option(
-        "lakestream.table.commit.interval.ms",
+        COMMIT_INTERVAL,
         "0",
         "long",
         "How often rows are committed; 0: as for all topics.",
@@ -107,6 +111,13 @@ OPTIONS: Final = (
         "string",
         "What values are: none; debezium, change events, of which <table>__latest has the rows.",
     ),
+    Option(
+        VALUE_FORMAT,
+        "raw",
+        "string",
+        "What values are in the table: raw bytes, or columns by schema_id, latest, json or string.",
+    ),
+    Option(VALUE_SUBJECT, "", "string", "The subject of the values' schemas; empty: the topic's name with -value."),
 )
 """Those that act. `max.message.bytes` does, too, and has the broker's `message.max.bytes` as its default."""
 
@@ -206,6 +217,17 @@ def column(text: str) -> str:
     if len(columns(text)) > 1:
         raise ValueError("it takes the name of one column")
     return text.strip()
+
+
+def value_format(text: str) -> str:
+    return _one_of(text, ("raw", "schema_id", "latest", "json", "string"))
+
+
+def subject(text: str) -> str:
+    found = text.strip()
+    if not found.isprintable() or len(found) > _SUBJECT_MOST:
+        raise ValueError(f"it takes a subject of the schema registry, of at most {_SUBJECT_MOST} printable characters")
+    return found
 
 
 def _throttled(text: str) -> None:

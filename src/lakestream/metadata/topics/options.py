@@ -81,6 +81,11 @@ class TopicOptions:
     """How far a producer's timestamp may be from the broker's time."""
     compression: BatchCompression | None
     """How batches are kept and served; None: as they were sent, and uncompressed once they are rows."""
+    value_format: str = "raw"
+    """What values are in the table: bytes (`raw`), or columns by the schema whose id is before them (`schema_id`), by
+    the subject's latest (`latest`), as `json` or as a `string`."""
+    value_subject: str = ""
+    """Of the values' schemas; empty: the topic's own, `subject_of`."""
 
 
 def topic_options(configs: Mapping[str, str]) -> TopicOptions:
@@ -119,7 +124,7 @@ def _options(settings: frozenset[tuple[str, str]]) -> TopicOptions:
         dirty_ratio=get("min.cleanable.dirty.ratio", values.ratio),
         profile=get(PROFILE, values.profile),
         table_formats=get("lakestream.table.formats", values.formats),
-        table_commit_interval_ms=get("lakestream.table.commit.interval.ms", values.whole),
+        table_commit_interval_ms=get(values.COMMIT_INTERVAL, values.whole),
         table_freshness_ms=get("lakestream.table.freshness.ms", values.limit),
         table_inserts=get("lakestream.table.inserts", values.switch),
         table_merges=get("lakestream.table.merge.enable", values.switch),
@@ -136,6 +141,8 @@ def _options(settings: frozenset[tuple[str, str]]) -> TopicOptions:
         timestamp_before_ms=get("message.timestamp.before.max.ms", values.whole),
         timestamp_after_ms=get("message.timestamp.after.max.ms", values.whole),
         compression=None if codec is None else BatchCompression(codec, levels.get(codec)),
+        value_format=get(values.VALUE_FORMAT, values.value_format),
+        value_subject=get(values.VALUE_SUBJECT, values.subject),
     )
 
 

@@ -30,6 +30,11 @@ def table_name(topic: str, alias: str = "") -> TableName:
     return TableName(DEFAULT_NAMESPACE, (f"t_{name}" if name[:1].isdigit() else name)[:MAX_NAME_LENGTH])
 
 
+def value_subject(topic: str, chosen: str = "") -> str:
+    """Of the schemas of a topic's values: as Confluent's serializers name it, unless its owner chose one."""
+    return chosen or f"{topic}-value"
+
+
 def clashing_name(name: TableName, topic_id: UUID) -> TableName:
     """For the table of a topic whose name is another's."""
     return TableName(name.namespace, f"{name.name}_{topic_id.hex[:8]}")

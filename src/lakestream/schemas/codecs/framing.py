@@ -1,29 +1,20 @@
 """Ids of schemas before values, as Confluent's serializers write them: a zero byte, then the id in four bytes."""
 
-from typing import Final
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lakestream.records import Binary
+from lakestream.schemas.framing import PREFIX_BYTES, ids_in
 from lakestream.table.parquet.arrow import bytes_in, offsets_in, valid_rows
 from lakestream.table.shape import TableShape, ValueSchema
 
-PREFIX_BYTES: Final = 5
+__all__ = ["PREFIX_BYTES", "framed_ids", "missing_ids", "plain_ids", "schema_of"]
 
 
 def framed_ids(values: pa.Array) -> npt.NDArray[np.int64]:
     """The id of each value's schema; -1: it has none."""
-    offsets, data = offsets_in(values), bytes_in(values)
-    lengths = np.diff(offsets)
-    framed = (lengths >= PREFIX_BYTES) & (valid_rows(values) != 0)
-    starts = offsets[:-1][framed].astype(np.int64)
-    found = np.zeros(len(starts), np.int64)
-    for place in range(1, PREFIX_BYTES):
-        found = found << 8 | data[starts + place]
-    ids = np.full(len(values), -1, np.int64)
-    ids[framed] = np.where(data[starts] == 0, found, -1) if len(starts) else found
-    return ids
+    return ids_in(Binary(offsets_in(values), bytes_in(values), valid_rows(values)))
 
 
 def plain_ids(values: pa.Array, shape: TableShape) -> npt.NDArray[np.int64]:

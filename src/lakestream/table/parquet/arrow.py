@@ -71,12 +71,13 @@ _SYSTEM: Final = {field.name: field for field in _RAW_SCHEMA}
 _NO_ENTRIES: Final = pa.array([], _HEADERS_TYPE.value_type)
 
 
-def to_arrow(columns: Columns, shape: TableShape) -> pa.Table:
-    """The records as rows of a table of this shape. Shares the columns' memory: use it up before they change."""
+def to_arrow(columns: Columns, shape: TableShape, *, is_typed: bool = True) -> pa.Table:
+    """The records as rows of a table of this shape. Shares the columns' memory: use it up before they change. Without
+    `is_typed` values stay bytes, and columns that the shape has for them stay empty."""
     schema = arrow_schema(shape)
     value = _binary(columns.value, pa.binary())
     kind = np.where(columns.value.valid == 0, KIND_TOMBSTONE, KIND_RAW).astype(np.int32)
-    typed = decoded(shape, value)
+    typed = decoded(shape, value) if is_typed else None
     schema_id = pa.nulls(len(columns), pa.int32())
     if typed is not None:
         kind[typed.is_typed] = KIND_TYPED_AND_RAW
@@ -108,9 +109,13 @@ def to_arrow(columns: Columns, shape: TableShape) -> pa.Table:
         "_value": value,
         "_schema_id": schema_id,
         "_crc": pa.array(columns.crc),
-        **({} if typed is None else typed.columns),
+        **(_nothing(shape, len(columns)) if typed is None else typed.columns),
     }
     return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
+
+
+def _nothing(shape: TableShape, rows: int) -> dict[str, pa.Array]:
+    return {column.name: pa.nulls(rows, _arrow_type(column)) for column in shape.value_columns}
 
 
 def _bitmap(valid: npt.NDArray[Any]) -> pa.Buffer | None:

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from lakestream.model import FileMetrics, WrittenFile
 from lakestream.records import Columns
-from lakestream.table.parquet.arrow import places_from_arrow, to_arrow
+from lakestream.table.parquet.arrow import numbers_in, places_from_arrow, to_arrow
 from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
 from lakestream.table.parquet.file import ParquetFile
-from lakestream.table.shape import TableShape
+from lakestream.table.shape import KINDS, TableShape
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -55,8 +55,17 @@ class StreamFileWriter:
     Blocking; for workers. The sink stays open and is the caller's to store.
     """
 
-    def __init__(self, sink: BytesIO, shape: TableShape, compression: Compression = DEFAULT_COMPRESSION) -> None:
+    def __init__(
+        self,
+        sink: BytesIO,
+        shape: TableShape,
+        compression: Compression = DEFAULT_COMPRESSION,
+        *,
+        is_typed: bool = True,
+    ) -> None:
+        """`is_typed`: values become columns, if the shape has a codec for them."""
         self._shape = shape
+        self._is_typed = is_typed
         self._parquet = ParquetFile(sink, shape, compression)
         self._first_partition = -1
         self._last = (-1, -1)
@@ -74,15 +83,18 @@ class StreamFileWriter:
         """Written so far."""
         return self._parquet.size_bytes
 
-    def write(self, columns: Columns) -> None:
-        """One row group. The columns' memory is free again when this returns.
+    def write(self, columns: Columns) -> Longs:
+        """One row group. The columns' memory is free again when this returns. How many rows are of each kind.
 
         Raises:
             ValueError: the records do not follow what was written in (partition, offset) order.
         """
-        if len(columns):
-            self._check_order(columns.partition, columns.offset)
-            self._write(to_arrow(columns, self._shape), columns.partition, columns.offset, columns.timestamp_ms)
+        if not len(columns):
+            return np.zeros(KINDS, np.int64)
+        self._check_order(columns.partition, columns.offset)
+        rows = to_arrow(columns, self._shape, is_typed=self._is_typed)
+        self._write(rows, columns.partition, columns.offset, columns.timestamp_ms)
+        return np.bincount(numbers_in(rows.column("_kind").chunk(0)), minlength=KINDS)
 
     def write_rows(self, rows: pa.Table) -> None:
         """The same for rows of a table as they are, in the schema of its shape."""

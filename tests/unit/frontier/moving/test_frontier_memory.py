@@ -34,7 +34,7 @@ async def write(store, key, batches, partitions):
     else:
         slices = [Slice(0, 0, len(extents), tuple(extents))]
     tile = Tile(UUID(int=1), "t", store.url, store.url + "/tables/t", tuple(slices), 1 << 30, 16 << 20)
-    return sum(file.record_count for file in await write_files(tile, store, UUID(int=2)))
+    return sum(file.record_count for file in (await write_files(tile, store, UUID(int=2))).files)
 
 warm_up()
 store = LocalObjects(sys.argv[1])

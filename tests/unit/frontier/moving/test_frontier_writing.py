@@ -40,7 +40,7 @@ class Bucket:
         return extents
 
     async def write(self, *slices: Slice, **sizes: int) -> list[WrittenFile]:
-        return await write_files(tile(*slices, **sizes), self.store, FILE)
+        return [*(await write_files(tile(*slices, **sizes), self.store, FILE)).files]
 
     async def rows(self, file: WrittenFile) -> list[tuple[int, int, bytes | None]]:
         data = await self.store.get(file.path.removeprefix("memory://unit/"))
@@ -186,7 +186,7 @@ async def test_a_table_outside_the_bucket_gets_a_store_of_its_own() -> None:
     bucket = Bucket()
     extents = await bucket.put("wal/1", (0, 1, batch(b"a")))
     outside = tile(slice_of(0, 0, extents), location="memory://elsewhere/t")
-    [file] = await write_files(outside, bucket.store, FILE)
+    [file] = (await write_files(outside, bucket.store, FILE)).files
     assert file.path.startswith("memory://elsewhere/t/_data/")
     nowhere = tile(slice_of(0, 0, extents), location="nowhere://t")
     with pytest.raises(RequestError):

@@ -6,6 +6,7 @@ from support.clients.apache_kafka import KAFKA_TOPIC_CONFIGS
 from lakestream.errors import InvalidSetting
 from lakestream.kafka.apis.configs import topic_configs
 from lakestream.metadata.stores.memory import MemoryStore
+from lakestream.metadata.topics.aliases import resolved
 from lakestream.metadata.topics.list import Topics
 from lakestream.metadata.topics.option_list import INERT, MAX_MESSAGE_BYTES, OPTIONS, SETTLED
 from lakestream.metadata.topics.options import batch_rules, check_settings, topic_options
@@ -102,3 +103,46 @@ async def test_what_cannot_be_is_refused_by_name_and_nothing_is_made(name: str, 
     with pytest.raises(InvalidSetting, match=name):
         await topics.create("t", 1, {name: value})
     assert await topics.list() == []
+
+
+def test_settings_of_others_become_ours() -> None:
+    given = {"redpanda.iceberg.mode": "value_schema_latest:subject=billing-value", "retention.ms": "5"}
+    assert resolved(given, {}) == {
+        "retention.ms": "5",
+        "lakestream.value.format": "latest",
+        "lakestream.value.subject": "billing-value",
+    }
+    given = {"automq.table.topic.enable": "true", "automq.table.topic.convert.value.type": "by_schema_id"}
+    assert resolved(given, {}) == {"lakestream.value.format": "schema_id"}
+    assert resolved({"redpanda.iceberg.mode": "key_value"}, {}) == {"lakestream.value.format": "raw"}
+    present = {"lakestream.value.format": "raw", "retention.ms": "5"}
+    changed = present | {"redpanda.iceberg.mode": "value_schema_id_prefix"}
+    assert resolved(changed, present) == present | {"lakestream.value.format": "schema_id"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"redpanda.iceberg.mode": "disabled"},
+        {"redpanda.iceberg.mode": "value_schema_latest:protobuf_name=a.B"},
+        {"redpanda.iceberg.mode": "value_schema_id_prefix", "lakestream.value.format": "latest"},
+        {"redpanda.iceberg.mode": "key_value", "automq.table.topic.convert.value.type": "string"},
+        {"automq.table.topic.enable": "false"},
+        {"automq.table.topic.convert.key.type": "by_schema_id"},
+    ],
+)
+def test_settings_of_others_that_cannot_be_are_refused(given: dict[str, str]) -> None:
+    with pytest.raises(InvalidSetting, match=r"redpanda|automq"):
+        resolved(given, {})
+
+
+async def test_a_topic_keeps_what_settings_of_others_mean() -> None:
+    topics = Topics(MemoryStore(system()), system())
+    made = await topics.create("orders", 1, {"redpanda.iceberg.mode": "value_schema_id_prefix"})
+    assert made.configs == {"lakestream.value.format": "schema_id"}
+    assert made.options.value_format == "schema_id"
+    altered = await topics.alter("orders", lambda present: {**present, "redpanda.iceberg.mode": "key_value"})
+    assert altered.configs == {"lakestream.value.format": "raw"}
+    for unknown in ("redpanda.iceberg.delete", "automq.table.topic.cdc.field", "lakestream.value.formats"):
+        with pytest.raises(InvalidSetting, match="no setting"):
+            await topics.create("other", 1, {unknown: "x"})

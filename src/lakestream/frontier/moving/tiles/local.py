@@ -28,7 +28,7 @@ class LocalTiles:
         outcomes = []
         for tile in tiles:
             try:
-                outcomes.append(TileOutcome(tuple(await write_files(tile, self._store, self._runtime.new_id()))))
+                outcomes.append(await write_files(tile, self._store, self._runtime.new_id()))
             except LakestreamError as error:
                 outcomes.append(failed(error))
         return outcomes

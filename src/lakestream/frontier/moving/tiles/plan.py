@@ -43,6 +43,8 @@ class Target:
     compression: Compression = DEFAULT_COMPRESSION
     shape: TableShape = RAW
     disks: tuple[NamedDisk, ...] = ()
+    is_typed: bool = False
+    has_ids: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,8 @@ def _tile(target: Target, slices: Iterable[Slice]) -> Tile:
         compression=target.compression,
         shape=target.shape,
         disks=target.disks,
+        is_typed=target.is_typed,
+        has_ids=target.has_ids,
     )
 
 

@@ -38,14 +38,23 @@ class Tile(msgspec.Struct, frozen=True, array_like=True):
     shape: TableShape = RAW
     disks: tuple[NamedDisk, ...] = ()
     """The disk stores that its extents may lie in."""
+    is_typed: bool = False
+    """Values become columns, where the shape has a codec for them. Otherwise they stay bytes, whatever the shape."""
+    has_ids: bool = False
+    """Values have ids of schemas before them: those that the shape does not know are told with the outcome."""
 
 
 class TileOutcome(msgspec.Struct, frozen=True, array_like=True):
-    """The files of one tile, or what went wrong and whether the same tile may succeed later."""
+    """The files of one tile, or what went wrong and whether the same tile may succeed later.
+
+    The files can be committed as they are. `unknown_schemas`: had the shape known these, more values might be columns;
+    of very many the most frequent. `kinds`: how many rows there are of each `_kind`."""
 
     files: tuple[WrittenFile, ...] = ()
     error: str = ""
     retryable: bool = False
+    unknown_schemas: frozenset[int] = frozenset()
+    kinds: tuple[int, ...] = ()
 
 
 _TILES: Final = msgspec.msgpack.Decoder(Tile)

@@ -7,12 +7,17 @@ one may be larger than a tile should be), one row group (an arena's fill, or one
 
 import asyncio
 import io
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import count
+from typing import Final
 from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
 
 from lakestream import objects, records
 from lakestream.errors import CorruptObject, CorruptRecords, LakestreamError, RetryableError
@@ -24,13 +29,19 @@ from lakestream.model import WrittenFile
 from lakestream.objects import Buffer, ObjectStore
 from lakestream.records import Arena, Columns, Run, decode, walk
 from lakestream.schemas.codecs import install as install_codecs
+from lakestream.schemas.codecs import warm_up as warm_up_codecs
+from lakestream.schemas.framing import unknown_ids
 from lakestream.table.parquet.seal import sealed_name
 from lakestream.table.parquet.writer import StreamFileWriter
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC_ID, UNPARTITIONED
+from lakestream.table.shape import KIND_RAW, KINDS
 from lakestream.wal import DiskStore, WalStores
 
+MAX_UNKNOWN: Final = 64
+"""Ids that a tile tells of. Any bytes may look like one."""
 
-def write_tile(tile: Tile, file_id: UUID, *, ends_at_once: bool = False) -> list[WrittenFile]:
+
+def write_tile(tile: Tile, file_id: UUID, *, ends_at_once: bool = False) -> TileOutcome:
     """Blocking, for workers. Opens the stores by their URLs (`objects.open`). `file_id` makes the names of this attempt
     unique."""
     return asyncio.run(write_files(tile, _open(tile.bucket, ends_at_once), file_id, ends_at_once=ends_at_once))
@@ -39,7 +50,7 @@ def write_tile(tile: Tile, file_id: UUID, *, ends_at_once: bool = False) -> list
 def attempt_tile(tile: Tile, file_id: UUID, *, ends_at_once: bool = False) -> TileOutcome:
     """As `write_tile`, with what goes wrong in the outcome: one bad tile does not fail its neighbours."""
     try:
-        return TileOutcome(tuple(write_tile(tile, file_id, ends_at_once=ends_at_once)))
+        return write_tile(tile, file_id, ends_at_once=ends_at_once)
     except LakestreamError as error:
         return failed(error)
 
@@ -48,25 +59,26 @@ def failed(error: LakestreamError) -> TileOutcome:
     return TileOutcome(error=f"{type(error).__name__}: {error}", retryable=isinstance(error, RetryableError))
 
 
-async def write_files(
-    tile: Tile, store: ObjectStore, file_id: UUID, *, ends_at_once: bool = False
-) -> list[WrittenFile]:
+async def write_files(tile: Tile, store: ObjectStore, file_id: UUID, *, ends_at_once: bool = False) -> TileOutcome:
     """`store` is the tile's bucket. The files of a tile that fails half-way stay behind as orphans."""
     install_codecs()
     disks = [DiskStore(each.name, _open(each.url, ends_at_once), each.cluster, each.label) for each in tile.disks]
     held = await read_tile(tile, WalStores(store, disks))
     table, prefix = _place(tile, store)
     written = []
+    told = _Told()
     with _borrowed_arena() as arena:
-        for finished in _files(tile, held, file_id, arena):
+        for finished in _files(tile, held, file_id, arena, told):
             await table.put(prefix + finished.key, [finished.data])
             written.append(finished.about)
-    return written
+    return TileOutcome(tuple(written), unknown_schemas=told.unknown(), kinds=tuple(told.kinds.tolist()))
 
 
 def warm_up() -> None:
     """Loads the compiled kernels, so that processes forked from this one have them."""
     records.warm_up()
+    install_codecs()
+    warm_up_codecs()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +90,38 @@ class _Finished:
     about: WrittenFile
 
 
+@dataclass(slots=True)
+class _Told:
+    """What is found out about a tile's values on the way."""
+
+    kinds: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(KINDS, np.int64))
+    _unknown: Counter[int] = field(default_factory=Counter)
+
+    def add(self, tile: Tile, columns: Columns, kinds: npt.NDArray[np.int64]) -> None:
+        """Only where values stayed bytes can there be ids that are not known."""
+        self.kinds += kinds
+        if tile.has_ids and kinds[KIND_RAW]:
+            known = [schema.schema_id for schema in tile.shape.schemas]
+            self._unknown.update(unknown_ids(columns.value, known, MAX_UNKNOWN))
+
+    def unknown(self) -> frozenset[int]:
+        return frozenset(schema_id for schema_id, _ in self._unknown.most_common(MAX_UNKNOWN))
+
+
 class _OpenFile:
     """A Parquet file under way; its name says where the range ends that is committed with it."""
 
-    def __init__(self, tile: Tile, part: Slice, spec_id: int) -> None:
+    def __init__(self, tile: Tile, part: Slice, spec_id: int, told: _Told) -> None:
+        self._tile = tile
+        self._told = told
         self._partition = part.partition
         self._last = last_offset(part)
         self._spec_id = spec_id
         self._sink = io.BytesIO()
-        self._writer = StreamFileWriter(self._sink, tile.shape, tile.compression)
+        self._writer = StreamFileWriter(self._sink, tile.shape, tile.compression, is_typed=tile.is_typed)
 
     def write(self, columns: Columns) -> None:
-        self._writer.write(columns)
+        self._told.add(self._tile, columns, self._writer.write(columns))
 
     @property
     def size_bytes(self) -> int:
@@ -101,21 +133,23 @@ class _OpenFile:
         return _Finished(key, self._sink.getbuffer(), stats.written(f"{location}/{key}", self._spec_id))
 
 
-def _files(tile: Tile, held: Bytes, file_id: UUID, arena: Arena) -> Iterator[_Finished]:
+def _files(tile: Tile, held: Bytes, file_id: UUID, arena: Arena, told: _Told) -> Iterator[_Finished]:
     """Slices that are big enough get files of their own, one per offset window; the small ones share one file."""
     ids = map(partial(nth_id, file_id), count())
     small = [part for part in tile.slices if slice_bytes(part) < tile.own_file_bytes]
     if small:
-        yield from _shared(tile, small, held, ids, arena)
+        yield from _shared(tile, small, held, ids, arena, told)
     for part in tile.slices:
         if slice_bytes(part) >= tile.own_file_bytes:
-            yield from _windows(tile, part, held, ids, arena)
+            yield from _windows(tile, part, held, ids, arena, told)
 
 
-def _shared(tile: Tile, parts: Sequence[Slice], held: Bytes, ids: Iterator[UUID], arena: Arena) -> Iterator[_Finished]:
+def _shared(
+    tile: Tile, parts: Sequence[Slice], held: Bytes, ids: Iterator[UUID], arena: Arena, told: _Told
+) -> Iterator[_Finished]:
     file: _OpenFile | None = None
     for columns in _decode(tile, parts, held, arena):
-        file = file or _OpenFile(tile, parts[0], UNPARTITIONED.spec_id)
+        file = file or _OpenFile(tile, parts[0], UNPARTITIONED.spec_id, told)
         file.write(columns)
         if file.size_bytes >= tile.target_file_bytes:
             yield file.finish(tile.location, next(ids))
@@ -124,7 +158,9 @@ def _shared(tile: Tile, parts: Sequence[Slice], held: Bytes, ids: Iterator[UUID]
         yield file.finish(tile.location, next(ids))
 
 
-def _windows(tile: Tile, part: Slice, held: Bytes, ids: Iterator[UUID], arena: Arena) -> Iterator[_Finished]:
+def _windows(
+    tile: Tile, part: Slice, held: Bytes, ids: Iterator[UUID], arena: Arena, told: _Told
+) -> Iterator[_Finished]:
     file: _OpenFile | None = None
     current = -1
     for columns in _decode(tile, [part], held, arena):
@@ -133,7 +169,7 @@ def _windows(tile: Tile, part: Slice, held: Bytes, ids: Iterator[UUID], arena: A
                 yield file.finish(tile.location, next(ids))
                 file = None
             current = window
-            file = file or _OpenFile(tile, part, STREAM_SPEC_ID)
+            file = file or _OpenFile(tile, part, STREAM_SPEC_ID, told)
             file.write(rows)
     if file is not None:
         yield file.finish(tile.location, next(ids))

@@ -1,0 +1,89 @@
+"""Settings as Redpanda and AutoMQ call them, which become ours when they are given. Pure.
+
+Only what means the same is taken. A name that is none of these is no setting, under their prefixes as elsewhere.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from lakestream.errors import InvalidSetting
+from lakestream.metadata.topics.option_list import COMMIT_INTERVAL, VALUE_FORMAT, VALUE_SUBJECT
+
+_REDPANDA_MODES: Final = {
+    "key_value": "raw",
+    "value_schema_id_prefix": "schema_id",
+    "value_schema_latest": "latest",
+}
+_AUTOMQ_TYPES: Final = {"raw": "raw", "string": "string", "by_schema_id": "schema_id", "by_latest_schema": "latest"}
+_AUTOMQ: Final = "automq.table.topic."
+
+
+def _redpanda_mode(text: str) -> dict[str, str]:
+    """`value_schema_latest:subject=…` says the subject, too."""
+    mode, _, more = text.strip().partition(":")
+    if mode not in _REDPANDA_MODES:
+        raise ValueError(f"it takes one of {', '.join(_REDPANDA_MODES)}: every topic here has its table")
+    found = {VALUE_FORMAT: _REDPANDA_MODES[mode]}
+    for part in filter(None, more.split(",")):
+        name, _, value = part.partition("=")
+        if mode != "value_schema_latest" or name.strip() != "subject" or not value.strip():
+            raise ValueError(f"only value_schema_latest takes more, which is subject=<name>, and not {part!r}")
+        found[VALUE_SUBJECT] = value.strip()
+    return found
+
+
+def _automq_value(text: str) -> dict[str, str]:
+    if text.strip() not in _AUTOMQ_TYPES:
+        raise ValueError(f"it takes one of {', '.join(_AUTOMQ_TYPES)}")
+    return {VALUE_FORMAT: _AUTOMQ_TYPES[text.strip()]}
+
+
+def _automq_key(text: str) -> dict[str, str]:
+    if text.strip() != "raw":
+        raise ValueError("a key is the column _key, as bytes: it takes raw")
+    return {}
+
+
+def _automq_enable(text: str) -> dict[str, str]:
+    if text.strip().lower() != "true":
+        raise ValueError("every topic here has its table: it takes true")
+    return {}
+
+
+def _renamed(name: str) -> Callable[[str], dict[str, str]]:
+    return lambda text: {name: text}
+
+
+ALIASES: Final[Mapping[str, Callable[[str], dict[str, str]]]] = {
+    "redpanda.iceberg.mode": _redpanda_mode,
+    "redpanda.iceberg.target.lag.ms": _renamed(COMMIT_INTERVAL),
+    f"{_AUTOMQ}enable": _automq_enable,
+    f"{_AUTOMQ}commit.interval.ms": _renamed(COMMIT_INTERVAL),
+    f"{_AUTOMQ}convert.value.type": _automq_value,
+    f"{_AUTOMQ}convert.value.by_latest_schema.subject": _renamed(VALUE_SUBJECT),
+    f"{_AUTOMQ}convert.key.type": _automq_key,
+}
+"""Each with what its value means in our settings. Raises ValueError for what cannot be."""
+
+
+def resolved(configs: Mapping[str, str], present: Mapping[str, str]) -> dict[str, str]:
+    """The settings under our names; `present` are those that the topic has, which aliases replace. Raises
+    `InvalidSetting` for what cannot be, and where two that are given differ."""
+    found = {name: value for name, value in configs.items() if name not in ALIASES}
+    given = {name: value for name, value in found.items() if present.get(name) != value}
+    for alias, name, value in _meant(configs):
+        if given.setdefault(name, value).strip() != value.strip():
+            raise InvalidSetting(
+                f"{alias}={configs[alias]} means {name}={value}, and {name}={given[name]} is given, too"
+            )
+    return found | given
+
+
+def _meant(configs: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    for alias in sorted(configs.keys() & ALIASES.keys()):
+        try:
+            meant = ALIASES[alias](configs[alias])
+        except ValueError as error:
+            raise InvalidSetting(f"{alias}={configs[alias]} cannot be: {error}") from error
+        for name, value in meant.items():
+            yield alias, name, value
