@@ -24,8 +24,8 @@ States = Mapping[int, ProducerState]
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """What may lie in a gap: the batches of one section that receipts do not speak of. `elsewhere`: positions of those
-    that are known to lie elsewhere, so that this attempt at them was refused. `remembered`: positions of those whose
-    offset is known, but not from which of several attempts: this one was refused, or lies there."""
+    that are known to lie elsewhere or nowhere, so that this attempt at them was refused. `remembered`: positions of
+    those whose offset is known, but not from which of several attempts: this one was refused, or lies there."""
 
     object_key: str
     session: str
@@ -95,16 +95,17 @@ def _is_before(sequence: int, other: int) -> bool:
 
 
 def accept(
-    candidate: Candidate, states: States, base_offset: int, waiting: Waiting | None
+    candidate: Candidate, states: States, base_offset: int, waiting: Waiting | None, *, is_new: bool = False
 ) -> tuple[Placement, dict[int, ProducerState]]:
-    """What a commit would have accepted at this offset, and the producers' states after it."""
+    """What a commit would have accepted at this offset, and the producers' states after it. `is_new`: producers without
+    a state had none."""
     after, offset = dict(states), base_offset
     remembered = dict(candidate.remembered)
     accepted = []
     is_early = False
     for batch in candidate.batches:
         state = after.get(batch.producer_id)
-        if not is_next(state, batch):
+        if not is_next(state, batch) or (is_new and _cannot_begin(state, batch)):
             continue
         if remembered.get(batch.position) == offset:
             remember(after, batch, offset)
@@ -119,6 +120,10 @@ def accept(
             remember(after, batch, offset)
             offset += batch.record_count
     return Placement(candidate, tuple(accepted), is_early), after
+
+
+def _cannot_begin(state: ProducerState | None, batch: Batch) -> bool:
+    return batch.producer_id >= 0 and state is None and batch.base_sequence != FIRST_SEQUENCE
 
 
 def remember(states: dict[int, ProducerState], batch: Batch, base_offset: int) -> None:
@@ -149,6 +154,7 @@ def fill(
     for search in (
         _Search(known, candidates, is_ordered=True),
         _Search(known, candidates),
+        _Search(known, candidates, is_new=True),
         _Search(known, candidates, is_continuous=False),
         _Search(known, again, is_continuous=False, is_forgetful=True),
     ):
@@ -167,13 +173,14 @@ def fill(
 @dataclass(slots=True)
 class _Search:
     """Depth first: which section was committed next. `chosen`: with the offset at which the choice's gap ends.
-    `is_ordered`: a session's flushes are. `is_continuous`: a producer's sequences are. `is_forgetful`: any producer's
-    row may have expired at any time."""
+    `is_ordered`: a session's flushes are. `is_continuous`: a producer's sequences are. `is_new`: producers have nothing
+    below the frontier. `is_forgetful`: any producer's row may have expired at any time."""
 
     known: Sequence[KnownBatches]
     candidates: Sequence[Candidate]
     is_ordered: bool = False
     is_continuous: bool = True
+    is_new: bool = False
     is_forgetful: bool = False
     chosen: list[tuple[int, Placement]] = field(default_factory=list)
     farthest: int = -1
@@ -238,7 +245,7 @@ class _Search:
         waiting = None
         if self.is_continuous:
             waiting = Waiting(self._left(), (batch for at, batch in self.later if at >= start))
-        return accept(candidate, {} if self.is_forgetful else states, start, waiting)[0]
+        return accept(candidate, {} if self.is_forgetful else states, start, waiting, is_new=self.is_new)[0]
 
     def _left(self) -> list[Candidate]:
         chosen = {choice.candidate.object_key for _, choice in self.chosen}

@@ -15,7 +15,7 @@ import msgspec
 
 from lakestream.bucket.gaps import Candidate, KnownBatches, Placement, Waiting, accept, fill, remember
 from lakestream.errors import StorageError
-from lakestream.metadata.log.commit import UNKNOWN_PRODUCER, Batch, batch_at, remembered_offset
+from lakestream.metadata.log.commit import SEQUENCE_GAP, UNKNOWN_PRODUCER, Batch, batch_at, remembered_offset
 from lakestream.metadata.log.head import Extent, ProducerState
 from lakestream.model import StreamPartition
 from lakestream.objects import Buffer
@@ -119,7 +119,8 @@ def _close_again(producers: dict[int, ProducerState], number: int, saved: Produc
 
 @dataclass(slots=True)
 class _Evidence:
-    """What is known of single batches. `repeated`: records of sections without receipt that are known elsewhere.
+    """What is known of single batches. `repeated`: records of sections without receipt that are known elsewhere, or
+    known to be nowhere.
     `again`: the candidates and those repeats, which are in the log a second time if their producer's row had expired
     between the attempts."""
 
@@ -144,15 +145,20 @@ class _Evidence:
             self.candidates.append(Candidate(section.object_key, session, flush, tuple(rest)))
 
     def use_remembered(self, frontier: int) -> None:
-        """Saved states tell the offsets of each producer's last batches, as good as a receipt. And a batch that is
-        known to lie somewhere lies nowhere else: other attempts at it were refused."""
+        """Saved states tell the offsets of each producer's last batches, as good as a receipt, and which epochs never
+        had one. And a batch that is known to lie somewhere lies nowhere else: other attempts at it were refused."""
         receipted = {_identity(batch) for each in self.known for batch in each.batches if batch.producer_id >= 0}
         placed = set(receipted)
         candidates, self.candidates = self.candidates, []
         for candidate in candidates:
             elsewhere, used, remembered = set(), set(), []
             for batch in candidate.batches:
-                offset = remembered_offset(self.producers.get(batch.producer_id), batch)
+                state = self.producers.get(batch.producer_id)
+                if _never_landed(state, batch):
+                    elsewhere.add(batch.position)
+                    self.repeated += batch.record_count
+                    continue
+                offset = remembered_offset(state, batch)
                 is_known = batch.producer_id >= 0 and _identity(batch) in placed
                 if not is_known and offset is None:
                     continue
@@ -170,6 +176,11 @@ class _Evidence:
             candidate = replace(candidate, elsewhere=frozenset(elsewhere), remembered=tuple(remembered))
             if candidate.unplaced:
                 self.candidates.append(candidate)
+
+
+def _never_landed(state: ProducerState | None, batch: Batch) -> bool:
+    """Its epoch was closed before anything of it was in the log, while the producer's row had not expired."""
+    return state is not None and state.epoch == batch.producer_epoch and not state.runs and state.closed == SEQUENCE_GAP
 
 
 def _identity(batch: Batch) -> tuple[int, int, int]:

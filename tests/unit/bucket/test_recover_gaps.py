@@ -10,7 +10,7 @@ from support.clients.records import parse
 
 from lakestream.bucket.rebuilding import Fate, FoundSection, Rebuilt, rebuild
 from lakestream.errors import StorageError
-from lakestream.metadata.log.commit import UNKNOWN_PRODUCER, Offer, batch_at, decide
+from lakestream.metadata.log.commit import SEQUENCE_GAP, UNKNOWN_PRODUCER, Offer, batch_at, decide
 from lakestream.metadata.log.head import Accepted, Head, ProducerState
 from lakestream.model import StreamPartition
 from lakestream.records import crc32c
@@ -187,6 +187,25 @@ async def test_an_epoch_that_was_closed_after_its_row_had_expired_keeps_what_it_
     assert rebuilt.producers[2] == closed
     assert rebuilt.producers[1].closed == UNKNOWN_PRODUCER
     assert rebuilt.producers[1].runs[-1].last_sequence == 0
+
+
+async def test_an_epoch_that_was_closed_before_anything_of_it_landed_fills_no_gap() -> None:
+    """The table took the first of two extents of a flush; between them lay batches whose predecessor never came."""
+    log = Log()
+    early = numbered(1, 5, b"early"), numbered(1, 2, b"too", b"early")
+    first = log.put("a", early[0], build_batch(b"zero"), early[1], early[0], build_batch(b"one"), time_ms=1)
+    log.commit(first, receipt=False)
+    place = walk(log.objects[first.object_key])
+    _, zero, *_ = place
+    log.fates[first.object_key] = Fate((Placed(0, 1, zero.position, zero.length),), whole=False)
+    log.commit(log.put("b", build_batch(b"two"), time_ms=2))
+    under_way = log.put("c", early[0], build_batch(b"three"), early[1], build_batch(b"four"), time_ms=3)
+    assert {1: b"one", 2: b"two"}.items() <= log.read(await log.rebuild(frontier=1)).items()
+    rebuilt = await log.rebuild(frontier=1, saved={1: ProducerState(0, (), 0, 5, SEQUENCE_GAP)})
+    assert log.read(rebuilt) == {1: b"one", 2: b"two", 3: b"three", 4: b"four"}
+    assert {extent.object_key for extent in rebuilt.extents[2:]} == {under_way.object_key}
+    assert rebuilt.producers[1].closed == SEQUENCE_GAP
+    assert rebuilt.left_out == 7
 
 
 async def test_behind_the_end_an_attempt_at_a_batch_that_is_there_is_left_out() -> None:
