@@ -7,6 +7,7 @@ from lakestream.access.authorizer import (
     Authorizer,
     Operation,
     ResourceKind,
+    allowed,
     check,
     denied,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "Operation",
     "Principal",
     "ResourceKind",
+    "allowed",
     "check",
     "denied",
 ]

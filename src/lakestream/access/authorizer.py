@@ -35,6 +35,36 @@ CLUSTER_NAME: Final = "kafka-cluster"
 """The one resource of its kind, as Kafka names it."""
 
 
+_OPERATIONS: Final = {
+    ResourceKind.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.ALTER_CONFIGS,
+        Operation.DESCRIBE_CONFIGS,
+    ),
+    ResourceKind.GROUP: (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.ALTER_CONFIGS,
+        Operation.DESCRIBE_CONFIGS,
+    ),
+    ResourceKind.CLUSTER: (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        Operation.ALTER_CONFIGS,
+        Operation.DESCRIBE_CONFIGS,
+    ),
+}
+"""As in Kafka: what can be done with which things."""
+
+
 class Authorizer(Protocol):
     """Answers from memory, without waiting: it is asked once for each partition of a produce or a fetch. Who may read,
     write, delete or alter a thing may describe it."""
@@ -63,6 +93,13 @@ def check(
     """Raises `NotAuthorized`."""
     if not authorizer.allows(principal, operation, kind, name):
         raise denied(principal, operation, kind, name)
+
+
+def allowed(
+    authorizer: Authorizer, principal: Principal, kind: ResourceKind, name: str = CLUSTER_NAME
+) -> list[Operation]:
+    """What of all that can be done with such a thing at all."""
+    return [each for each in _OPERATIONS[kind] if authorizer.allows(principal, each, kind, name)]
 
 
 def denied(principal: Principal, operation: Operation, kind: ResourceKind, name: str = CLUSTER_NAME) -> NotAuthorized:

@@ -109,6 +109,7 @@ _GROUP_CODES: Final = {
     GroupError.NOT_EMPTY: ErrorCode.non_empty_group,
 }
 
+NO_AUTHORIZER: Final = "clients are not asked who they are, so there are no ACLs: everybody may do everything"
 NO_TRANSACTIONS: Final = "transactions are not served yet: send records without a transactional id"
 
 

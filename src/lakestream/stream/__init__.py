@@ -4,7 +4,7 @@ from lakestream.stream.appending.flush import Appended
 from lakestream.stream.budget import MemoryBudget
 from lakestream.stream.fetching.fetch import Fetched, FetchPartition
 from lakestream.stream.fetching.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt
-from lakestream.stream.requests import FetchRequest, OffsetQuery, ProducedBatch, RecordsDelete, TopicKey
+from lakestream.stream.requests import FetchRequest, KnownProducer, OffsetQuery, ProducedBatch, RecordsDelete, TopicKey
 from lakestream.stream.rights import FoundTopics
 from lakestream.stream.settings import StreamSettings
 from lakestream.stream.streams import AppendOutcome, Streams
@@ -19,6 +19,7 @@ __all__ = [
     "FetchRequest",
     "Fetched",
     "FoundTopics",
+    "KnownProducer",
     "MemoryBudget",
     "OffsetAt",
     "OffsetQuery",

@@ -42,6 +42,8 @@ from lakestream.stream.fetching.fetch import Fetched, Fetcher, FetchPartition
 from lakestream.stream.fetching.offsets import OffsetAt, OffsetFinder
 from lakestream.stream.fetching.tails import Tails
 from lakestream.stream.fetching.views import ViewCache
+from lakestream.stream.looking import known_producers, partition_sizes
+from lakestream.stream.requests import KnownProducer
 from lakestream.stream.settings import Pace, StreamSettings, disk_pace, pace_for, tail_cache_bytes
 from lakestream.table import HistorySource
 from lakestream.wal import BucketWriter, MajorityWriter, WalStores, WalWriter
@@ -82,6 +84,7 @@ class StreamEngine:
         self.budget = MemoryBudget(settings.memory_budget_bytes // 2)
         self.max_batch_bytes = settings.max_batch_bytes
         self.cluster_id = ""
+        self.bucket_url = objects.url
         self.appended_records = self.appended_bytes = 0
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._catalog = catalog
@@ -228,6 +231,14 @@ class StreamEngine:
     async def grow_topic(self, name: str, partitions: int, *, dry_run: bool = False) -> Topic:
         """Raises `UnknownStream`, `InvalidPartitions`."""
         return await grow(self.store, self.topics, name, partitions, dry_run=dry_run)
+
+    async def partition_sizes(self, topic: Topic, indexes: Sequence[int]) -> dict[int, int]:
+        """How many bytes each of these partitions takes, in the tail and in the table."""
+        return await partition_sizes(self.store, await self._views.current(topic.topic_id), topic, indexes)
+
+    async def producers(self, partition: StreamPartition) -> list[KnownProducer]:
+        """The idempotent producers that the partition remembers."""
+        return await known_producers(self.store, partition)
 
     def check_profile(self, configs: Mapping[str, str]) -> None:
         """Raises `InvalidSetting` for a profile that this broker does not have."""

@@ -18,6 +18,15 @@ class ProducedBatch(NamedTuple):
     run: Buffer
 
 
+class KnownProducer(NamedTuple):
+    """An idempotent producer in its newest epoch. -1: it has appended nothing in it."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
     """`takes_zstd`: whether the caller can read what a topic of zstd is served as."""

@@ -6,11 +6,11 @@ name back.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
-from lakestream.access import CLUSTER_NAME, Authorizer, Operation, Principal, ResourceKind, denied
+from lakestream.access import CLUSTER_NAME, Authorizer, Operation, Principal, ResourceKind, allowed, denied
 from lakestream.errors import CorruptObject, LakestreamError, UnknownStream, UnknownStreamId
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.stream.requests import TopicKey
@@ -30,6 +30,9 @@ class TopicRights:
 
     def allows(self, principal: Principal, operation: Operation, name: str) -> bool:
         return self._authorizer.allows(principal, operation, _TOPIC, name)
+
+    def allowed(self, principal: Principal, name: str) -> Sequence[Operation]:
+        return allowed(self._authorizer, principal, _TOPIC, name)
 
     def allows_creating(self, principal: Principal, name: str) -> bool:
         """As in Kafka: any topic, or topics of this name."""

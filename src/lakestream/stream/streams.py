@@ -27,6 +27,7 @@ from lakestream.records.compression import ZSTD
 from lakestream.stream.appending.checking import Checked, ReceivedBatch, check_all, check_small
 from lakestream.stream.appending.flush import Appended
 from lakestream.stream.budget import MemoryBudget
+from lakestream.stream.cluster import StreamCluster
 from lakestream.stream.engine import StreamEngine
 from lakestream.stream.fetching.fetch import Fetched, FetchPartition
 from lakestream.stream.fetching.offsets import OffsetAt
@@ -52,13 +53,14 @@ class BrokerFacts(NamedTuple):
 
 
 class Streams:
-    """`topics` has what is done with topics as such."""
+    """`topics` has what is done with topics as such, `cluster` what its owners look at and change."""
 
     def __init__(self, engine: StreamEngine, authorizer: Authorizer) -> None:
         self._engine = engine
         self._authorizer = authorizer
         self._rights = TopicRights(engine.topics, authorizer)
         self.topics = StreamTopics(engine, self._rights)
+        self.cluster = StreamCluster(engine, authorizer, self._rights)
 
     @property
     def budget(self) -> MemoryBudget:

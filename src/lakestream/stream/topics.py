@@ -25,6 +25,10 @@ class StreamTopics:
         """Of a topic that does not say."""
         return self._engine.max_batch_bytes
 
+    def allowed(self, principal: Principal, name: str) -> Sequence[Operation]:
+        """What the caller may do with a topic of that name."""
+        return self._rights.allowed(principal, name)
+
     async def list(self, principal: Principal) -> list[Topic]:
         """Those that the caller may describe."""
         topics = await self._engine.topics.list()

@@ -53,6 +53,8 @@ def fields_of(schema: type, topic_id: UUID) -> dict[str, Any]:
     }
     if any(field.name == "assignments" for field in dataclasses.fields(schema)):
         values["assignments"] = ()
+    if "cursor" in values:
+        values["cursor"] = None
     if any(field.name == "transactional_id" for field in dataclasses.fields(schema)):
         values["transactional_id"] = None
     return values

@@ -23,11 +23,13 @@ from lakestream.stream import (
     Appended,
     Fetched,
     FetchPartition,
+    KnownProducer,
     MemoryBudget,
     OffsetAt,
     StreamSettings,
 )
 from lakestream.stream.engine import StreamEngine
+from lakestream.stream.looking import known_producers
 
 
 @dataclass
@@ -54,6 +56,7 @@ class FakeStreams:
         self.brokers = Brokers(self.store)
         self.broker = Broker(broker_id, "127.0.0.1", port, None, self.runtime.new_id().hex)
         self.cluster_id = "test-cluster"
+        self.bucket_url = "memory://"
         self.max_batch_bytes = StreamSettings().max_batch_bytes
         self.budget = MemoryBudget(budget_bytes)
         self.logs: dict[StreamPartition, Log] = {}
@@ -162,6 +165,13 @@ class FakeStreams:
 
     async def grow_topic(self, name: str, partitions: int, *, dry_run: bool = False) -> Topic:
         return await grow(self.store, self.topics, name, partitions, dry_run=dry_run)
+
+    async def partition_sizes(self, topic: Topic, indexes: Sequence[int]) -> dict[int, int]:
+        logs = {index: self.logs.get(StreamPartition(topic.topic_id, index), Log()) for index in indexes}
+        return {index: sum(len(batch) for _, _, batch in log.batches) for index, log in logs.items()}
+
+    async def producers(self, partition: StreamPartition) -> list[KnownProducer]:
+        return await known_producers(self.store, partition)
 
     async def delete_topic(self, topic_id: UUID) -> None:
         topic = await self.topics.delete(topic_id)

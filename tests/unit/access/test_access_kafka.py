@@ -23,8 +23,18 @@ OF_TOPIC = ErrorCode.topic_authorization_failed
 OF_GROUP = ErrorCode.group_authorization_failed
 OF_CLUSTER = ErrorCode.cluster_authorization_failed
 
-EXEMPT = {18: "ApiVersions: whoever connects has to know what is spoken"}
-LISTED = {16: "groups"}
+NO_SASL = "no SASL on this listener, whoever asks"
+NO_TOKENS = "no delegation tokens, whoever asks"
+EXEMPT = {
+    17: NO_SASL,
+    18: "ApiVersions: whoever connects has to know what is spoken",
+    36: NO_SASL,
+    38: NO_TOKENS,
+    39: NO_TOKENS,
+    40: NO_TOKENS,
+    41: NO_TOKENS,
+}
+LISTED = {16: "groups", 66: "transaction_states"}
 """Answered with a list, which is empty."""
 DENIED = {
     0: OF_TOPIC,
@@ -44,12 +54,32 @@ DENIED = {
     21: OF_TOPIC,
     22: OF_CLUSTER,
     23: OF_TOPIC,
+    29: OF_CLUSTER,
+    30: OF_CLUSTER,
+    31: OF_CLUSTER,
     32: OF_TOPIC,
     33: OF_TOPIC,
+    34: OF_CLUSTER,
+    35: OF_CLUSTER,
     37: OF_TOPIC,
     42: OF_GROUP,
+    43: OF_CLUSTER,
     44: OF_TOPIC,
+    45: OF_CLUSTER,
+    46: OF_CLUSTER,
+    47: OF_GROUP,
+    50: OF_CLUSTER,
+    51: OF_CLUSTER,
+    55: OF_CLUSTER,
+    57: OF_CLUSTER,
     60: OF_CLUSTER,
+    61: OF_TOPIC,
+    64: OF_CLUSTER,
+    65: ErrorCode.transactional_id_authorization_failed,
+    69: OF_GROUP,
+    75: OF_TOPIC,
+    80: OF_CLUSTER,
+    81: OF_CLUSTER,
 }
 ASKED = [
     (key, version)
@@ -130,7 +160,18 @@ def test_nothing_gets_past_who_denies_everything(
         async with door(streams, authorizer=DenyAll()) as (_, server):
             before = await rows(store)
             streams.watch()
-            for name in ("find", "describe", "join", "sync", "heartbeat", "leave", "commit_found", "offsets", "delete"):
+            for name in (
+                "find",
+                "describe",
+                "join",
+                "sync",
+                "heartbeat",
+                "leave",
+                "commit_found",
+                "offsets",
+                "delete",
+                "delete_offsets",
+            ):
                 monkeypatch.setattr(GroupCoordinator, name, streams._noted(name, getattr(GroupCoordinator, name)))
             client = await Client.connect(server.port)
             request = plain_request(key, version, topic_id)

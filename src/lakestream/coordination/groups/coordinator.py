@@ -9,7 +9,7 @@ find the new coordinator, which goes on with what is stored.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -19,6 +19,7 @@ from lakestream.coordination.groups.keeping import state_of, stored
 from lakestream.coordination.groups.leases import GroupLeases, Held, WaitingAnswer
 from lakestream.coordination.groups.model import GroupError, Join, Joined, Sync, Synced
 from lakestream.coordination.groups.state import Group, State
+from lakestream.coordination.groups.subscriptions import CONSUMERS, subscribed
 from lakestream.coordination.groups.sweeping import Sweeper
 from lakestream.coordination.settings import GroupSettings
 from lakestream.errors import LakestreamError, NotCoordinator
@@ -233,6 +234,39 @@ class GroupCoordinator:
         if await self._existing(group) is None:
             return {}
         return await committed_offsets(self._store, group)
+
+    async def delete_offsets(
+        self, group: str, wanted: Mapping[StreamPartition, str]
+    ) -> tuple[GroupError, frozenset[StreamPartition]]:
+        """Forgets what was committed for these partitions, each with the name of its topic. Those whose topic a member
+        subscribes to stay, and are returned; a group of another kind than consumers keeps all as long as it has
+        members."""
+        nothing = frozenset[StreamPartition]()
+        if not group:
+            return GroupError.INVALID_NAME, nothing
+        held = await self._existing(group)
+        if held is None:
+            return GroupError.UNKNOWN_GROUP, nothing
+        async with held.lock:
+            self._check(held)
+            await held.commits.drained()
+            machine = held.machine
+            if not (machine.generation or machine.members or await committed_offsets(self._store, group)):
+                return GroupError.UNKNOWN_GROUP, nothing
+            kept = nothing
+            if machine.members:
+                if machine.protocol_type != CONSUMERS:
+                    return GroupError.NOT_EMPTY, nothing
+                read = subscribed(machine.members.values())
+                kept = frozenset(wanted if read is None else (each for each, name in wanted.items() if name in read))
+            gone = wanted.keys() - kept
+            if gone:
+                try:
+                    await held.rows.drop_offsets(gone)
+                except NotCoordinator:
+                    self._leases.drop(held)
+                    raise
+            return GroupError.NONE, kept
 
     async def delete(self, group: str) -> GroupError:
         """Forgets a group that has no members, with its offsets."""

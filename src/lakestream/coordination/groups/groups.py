@@ -4,9 +4,9 @@ As in Kafka: members need to read the group, whoever looks at it to describe it.
 group is there or not. Methods raise `NotAuthorized` and what those of the coordinator raise.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from lakestream.access import CLUSTER_NAME, Authorizer, Operation, Principal, ResourceKind, check
+from lakestream.access import CLUSTER_NAME, Authorizer, Operation, Principal, ResourceKind, allowed, check
 from lakestream.coordination.groups.commits import Offsets
 from lakestream.coordination.groups.coordinator import GroupCoordinator, Listed
 from lakestream.coordination.groups.model import GroupError, Join, Joined, Sync, Synced
@@ -29,6 +29,10 @@ class Groups:
     async def stop(self) -> None:
         """Answers everyone who waits and gives the leases back."""
         await self._coordinator.stop()
+
+    def allowed(self, principal: Principal, group: str) -> Sequence[Operation]:
+        """What the caller may do with a group of that name."""
+        return allowed(self._authorizer, principal, ResourceKind.GROUP, group)
 
     async def find(self, principal: Principal, group: str) -> Broker:
         """The broker to ask."""
@@ -90,6 +94,14 @@ class Groups:
         """Everything the group has committed. Of which topics the caller may know is for the caller of this to ask."""
         self._check(principal, Operation.DESCRIBE, group)
         return await self._coordinator.offsets(group)
+
+    async def delete_offsets(
+        self, principal: Principal, group: str, wanted: Mapping[StreamPartition, str]
+    ) -> tuple[GroupError, frozenset[StreamPartition]]:
+        """Forgets what was committed for these partitions, each with the name of its topic; those whose topic a member
+        subscribes to are returned and stay. Of which topics the caller may read is for the caller of this to ask."""
+        self._check(principal, Operation.DELETE, group)
+        return await self._coordinator.delete_offsets(group, wanted)
 
     async def delete(self, principal: Principal, group: str) -> GroupError:
         """Forgets a group that has no members, with its offsets."""

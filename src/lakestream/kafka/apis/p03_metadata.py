@@ -5,7 +5,8 @@ a hint (rendezvous over the live brokers) that keeps a partition's readers on on
 (`zones`) gets leaders of that zone, if a broker lives there. Replicas and ISR are the choice in each zone;
 the controller is the lowest live id; the epoch is always 0.
 A topic that is not there is created if the client allows it (v0–v3 always do) and the settings do.
-v0 means all topics by an empty list, later versions by null; by id from v10 on.
+v0 means all topics by an empty list, later versions by null; by id from v10 on. What the caller may do with a topic
+(v8 on) and with the cluster (v8–v10) is told on request.
 """
 
 from typing import Any
@@ -15,7 +16,9 @@ from kio.schema.errors import ErrorCode
 
 from lakestream.errors import LakestreamError
 from lakestream.kafka.apis.api import Context, Reply, api
+from lakestream.kafka.apis.authorized import cluster_operations, topic_operations
 from lakestream.kafka.errors import code_of
+from lakestream.kafka.wire.describing import UNASKED
 from lakestream.kafka.wire.writing import Fields
 from lakestream.kafka.zones import zone_of
 from lakestream.metadata.brokers import Broker
@@ -31,6 +34,9 @@ async def handle(context: Context, request: Any) -> Reply:
         ],
         "cluster_id": context.streams.cluster_id,
         "controller_id": brokers[0].broker_id,
+        "cluster_authorized_operations": cluster_operations(context)
+        if getattr(request, "include_cluster_authorized_operations", False)
+        else UNASKED,
         "topics": await _topics(context, request, brokers),
     }
 
@@ -39,8 +45,11 @@ async def _topics(context: Context, request: Any, brokers: list[Broker]) -> list
     topics, asked = context.streams.topics, request.topics
     zone = zone_of(context.client_id)
 
+    says_operations = getattr(request, "include_topic_authorized_operations", False)
+
     def describe(topic: Topic) -> bytes:
-        return context.door.descriptions.of(topic, brokers, zone, context.version)
+        operations = topic_operations(context, topic.name) if says_operations else UNASKED
+        return context.door.descriptions.of(topic, brokers, zone, context.version, operations)
 
     if asked is None or (context.version == 0 and not asked):
         return [describe(topic) for topic in await topics.list(context.principal)]

@@ -1,7 +1,7 @@
 """DescribeGroups, v0–v6.
 
 State and members of groups that are coordinated here. A group that nobody ever used is reported as Dead, from v6 on
-with GROUP_ID_NOT_FOUND.
+with GROUP_ID_NOT_FOUND. What the caller may do with a group (v3 on) is told on request.
 """
 
 from typing import Any
@@ -11,15 +11,18 @@ from kio.schema.errors import ErrorCode
 from lakestream.coordination.groups import Group, State
 from lakestream.errors import LakestreamError
 from lakestream.kafka.apis.api import Context, Reply, api
+from lakestream.kafka.apis.authorized import group_operations
 from lakestream.kafka.errors import coordinator_code
+from lakestream.kafka.wire.describing import UNASKED
 from lakestream.kafka.wire.writing import Fields
 
 
 async def handle(context: Context, request: Any) -> Reply:
-    return {"groups": [await _described(context, group) for group in request.groups]}
+    says_operations = getattr(request, "include_authorized_operations", False)
+    return {"groups": [await _described(context, group, says_operations) for group in request.groups]}
 
 
-async def _described(context: Context, group: str) -> Fields:
+async def _described(context: Context, group: str, says_operations: bool) -> Fields:
     try:
         machine = await context.groups.describe(context.principal, group)
     except LakestreamError as error:
@@ -33,6 +36,7 @@ async def _described(context: Context, group: str) -> Fields:
         "protocol_type": machine.protocol_type,
         "protocol_data": (machine.protocol or "") if machine.state is State.STABLE else "",
         "members": _members(machine),
+        "authorized_operations": group_operations(context, group) if says_operations else UNASKED,
     }
 
 

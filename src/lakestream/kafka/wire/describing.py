@@ -18,6 +18,8 @@ from lakestream.stream import TopicKey
 LEADER_EPOCH: Final = 0
 """Brokers own nothing, so no leader ever changes: the epoch is 0 for the life of a topic's UUID."""
 _METADATA: Final = 3
+UNASKED: Final = -(1 << 31)
+"""What a caller may do with a thing, where the request does not ask."""
 _MOST_PARTITIONS: Final = 200_000
 """All are forgotten beyond this: about 10 MB."""
 
@@ -26,25 +28,48 @@ class Descriptions:
     def __init__(self) -> None:
         self._brokers: Sequence[Broker] = ()
         self._zones: dict[str | None, list[Broker]] = {}
-        self._encoded: dict[tuple[UUID, int, str | None], tuple[Topic, bytes]] = {}
+        self._encoded: dict[tuple[UUID, int, str | None, int], tuple[Topic, bytes]] = {}
         self._partitions = 0
 
-    def of(self, topic: Topic, brokers: Sequence[Broker], zone: str | None, version: int) -> bytes:
-        """The topic's part of a metadata answer to a client of this zone."""
+    def of(
+        self,
+        topic: Topic,
+        brokers: Sequence[Broker],
+        zone: str | None,
+        version: int,
+        operations: int = UNASKED,
+    ) -> bytes:
+        """The topic's part of a metadata answer to a client of this zone that may do these things with it."""
         if brokers != self._brokers or self._partitions > _MOST_PARTITIONS:
             self._brokers, self._partitions = brokers, 0
             self._encoded.clear()
-            self._zones = {}
-            for broker in brokers:
-                self._zones.setdefault(broker.zone, []).append(broker)
+            self._zones = _by_zone(brokers)
         zone = zone if zone in self._zones else None
-        held = self._encoded.get((topic.topic_id, version, zone))
+        held = self._encoded.get((topic.topic_id, version, zone, operations))
         if held is not None and (held[0] is topic or held[0] == topic):
             return held[1]
-        encoded = codec.write_part(_METADATA, version, "topics", _fields(topic, self._zones, zone))
-        self._encoded[topic.topic_id, version, zone] = topic, encoded
+        fields = {**_fields(topic, self._zones, zone), "topic_authorized_operations": operations}
+        encoded = codec.write_part(_METADATA, version, "topics", fields)
+        self._encoded[topic.topic_id, version, zone, operations] = topic, encoded
         self._partitions += topic.partitions
         return encoded
+
+    def partitions(self, topic: Topic, brokers: Sequence[Broker], zone: str | None) -> list[Fields]:
+        """The same, not encoded, of its partitions."""
+        zones = _by_zone(brokers)
+        return [_partition(topic, index, zones, zone if zone in zones else None) for index in range(topic.partitions)]
+
+    def leader(self, topic: Topic, index: int, brokers: Sequence[Broker]) -> int:
+        """The broker that clients of no known zone use."""
+        leader: int = _partition(topic, index, _by_zone(brokers), None)["leader_id"]
+        return leader
+
+
+def _by_zone(brokers: Sequence[Broker]) -> dict[str | None, list[Broker]]:
+    zones: dict[str | None, list[Broker]] = {}
+    for broker in brokers:
+        zones.setdefault(broker.zone, []).append(broker)
+    return zones
 
 
 def partition_key(topic: TopicKey, index: int) -> str:

@@ -21,6 +21,8 @@ Fields = Mapping[str, Any]
 """A response, or a part of one, in terms of all versions."""
 
 _SIZE: Final = struct.Struct(">i")
+_MISSING: Final = b"\xff"
+_PRESENT: Final = b"\x01"
 _NULL_UUID: Final = bytes(16)
 _FORMATS: Final = {
     "int8": "b",
@@ -31,6 +33,9 @@ _FORMATS: Final = {
     "error_code": "h",
     "timedelta_i32": "i",
     "datetime_i64": "q",
+    "timedelta_i64": "q",
+    "uint16": "H",
+    "float64": "d",
 }
 _IMPLIED: Final = {"throttle_time": 0, "error_code": 0, "log_append_time": -1}
 """Fields without a default in the schema, or with one that is no number, that answers need not mention."""
@@ -87,7 +92,7 @@ def writer(kind: Any) -> Step:
         default = _IMPLIED.get(field.name, field.default if not missing else dataclasses.MISSING)
         hint = hints[field.name]
         code = _FORMATS.get(field.metadata.get("kafka_type", ""))
-        if code is not None and typing.get_origin(hint) is not tuple:
+        if code is not None and not _is_array(hint):
             fixed.append((field.name, code, default))
             continue
         if fixed:
@@ -109,6 +114,11 @@ def encoded(kind: Any, part: str, fields: Fields) -> bytes:
     sink = Sink()
     writer(hint)(sink, fields)
     return bytes(sink.tail[_SIZE.size :])
+
+
+def _is_array(hint: Any) -> bool:
+    """Also one that may be null."""
+    return any(typing.get_origin(each) is tuple for each in (hint, *typing.get_args(hint)))
 
 
 def _sequence(steps: tuple[Step, ...]) -> Step:
@@ -148,7 +158,8 @@ def _put(hint: Any, kafka_type: str | None, flexible: bool) -> _Put:
     """How one value of this type is written, its length included."""
     arguments = [argument for argument in typing.get_args(hint) if argument not in (types.NoneType, ...)]
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        return _put(arguments[0], kafka_type, flexible)
+        put = _put(arguments[0], kafka_type, flexible)
+        return _nullable(put) if dataclasses.is_dataclass(arguments[0]) else put
     if typing.get_origin(hint) is tuple:
         return _array(_put(arguments[0], kafka_type, flexible), _counts(flexible, ">i"))
     if dataclasses.is_dataclass(hint):
@@ -174,6 +185,17 @@ def _entity(step: Step) -> _Put:
             step(sink, value)
 
     return put
+
+
+def _nullable(put: _Put) -> _Put:
+    """An entity that may be missing: a byte says whether it follows."""
+
+    def put_if_any(sink: Sink, value: Fields | None) -> None:
+        sink.tail += _MISSING if value is None else _PRESENT
+        if value is not None:
+            put(sink, value)
+
+    return put_if_any
 
 
 def _counts(flexible: bool, old_format: str) -> Callable[[int], bytes]:

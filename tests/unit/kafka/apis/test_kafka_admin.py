@@ -251,6 +251,10 @@ def test_describe_cluster() -> None:
         assert [broker.broker_id for broker in answer.brokers] == [1]
         assert answer.cluster_id == "test-cluster"
         controllers = await client.ask(60, 2, request | {"endpoint_type": 2})
-        assert controllers.error_code is ErrorCode.unsupported_endpoint_type
+        assert controllers.error_code is ErrorCode.mismatched_endpoint_type
+        unknown = await client.ask(60, 2, request | {"endpoint_type": 9})
+        assert unknown.error_code is ErrorCode.unsupported_endpoint_type
+        asked = await client.ask(60, 2, request | {"include_cluster_authorized_operations": True})
+        assert asked.cluster_authorized_operations == 8096
 
     with_door(test)

@@ -51,10 +51,14 @@ def _ours(kind: Any, kafka_type: str | None, nullable: bool, draw: st.DrawFn) ->
         return draw(st.sampled_from(ErrorCode))
     if kafka_type == "uuid":
         return draw(st.one_of(st.none(), st.uuids(allow_nil=False)))
-    if kafka_type == "timedelta_i32":
+    if kafka_type == "uint16":
+        return draw(st.integers(0, 2**16 - 1))
+    if kafka_type == "float64":
+        return draw(st.floats(allow_nan=False))
+    if kafka_type in ("timedelta_i32", "timedelta_i64"):
         return draw(st.integers(0, 2**31 - 1))
     if kafka_type == "datetime_i64":
-        return draw(st.sampled_from([-1, 1_700_000_000_000]))
+        return draw(st.sampled_from([-1, 1_700_000_000_000] if nullable else [0, 1_700_000_000_000]))
     if kafka_type in ("bytes", "records"):
         return draw(st.binary(max_size=200))
     return draw(st.text(max_size=140))
@@ -83,7 +87,7 @@ def _kios(value: Any, kind: Any, kafka_type: str | None = None) -> Any:
         hints = typing.get_type_hints(kind)
         types_of = {field.name: field.metadata.get("kafka_type") for field in dataclasses.fields(kind)}
         return {name: _kios(each, hints[name], types_of[name]) for name, each in value.items()}
-    if kafka_type == "timedelta_i32":
+    if kafka_type in ("timedelta_i32", "timedelta_i64"):
         return dt.timedelta(milliseconds=value)
     if kafka_type == "datetime_i64":
         return None if value == -1 else dt.datetime.fromtimestamp(value / 1000, dt.UTC)
