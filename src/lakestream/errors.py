@@ -50,7 +50,7 @@ LakestreamError
     └── CorruptObject         a checksum or a format does not hold
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import Enum
 
 
@@ -84,10 +84,11 @@ class InvalidTimestamp(InvalidRecords): ...
 
 
 class UnknownSchema(InvalidRecords):
-    """`ids`: by the subject that is not known to have them. Whoever knows an old list of them looks again."""
+    """`ids` are not known to be of the subject: whoever knows an old list of them looks again."""
 
-    def __init__(self, message: str, records: Sequence[tuple[int, str]], ids: Mapping[str, frozenset[int]]) -> None:
+    def __init__(self, message: str, records: Sequence[tuple[int, str]], subject: str, ids: frozenset[int]) -> None:
         super().__init__(message, records)
+        self.subject = subject
         self.ids = ids
 
 

@@ -13,7 +13,7 @@ from lakestream.records.decoding import Run, decode
 from lakestream.records.encoding import Encoder, encode
 from lakestream.records.native import warm_up
 from lakestream.records.rewriting import compressed, take
-from lakestream.records.rules import UNBOUNDED_MS, BatchRules
+from lakestream.records.rules import UNBOUNDED_MS, BatchRules, SchemaIds
 from lakestream.records.validation import validate
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Encoder",
     "OutOfRoom",
     "Run",
+    "SchemaIds",
     "batch_at",
     "compressed",
     "control_batch",

@@ -31,6 +31,8 @@ MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
 MIN_RECORD_BYTES: Final = 7
 """Length, attributes, two deltas, key length, value length, header count, a byte each."""
 MIN_HEADER_BYTES: Final = 2
+FRAME_BYTES: Final = 5
+"""Before a value that tells its schema: a zero byte and the schema's id, as Confluent's serializers write it."""
 
 
 class Status(IntEnum):

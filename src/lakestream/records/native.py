@@ -18,7 +18,7 @@ _LONG = ctypes.c_int64
 
 _PROTOTYPES: Final = {
     "crc32c": (ctypes.c_uint32, ctypes.c_uint32, _BYTES, _LONG, _LONG),
-    "check_records": (_LONG, _BYTES, _LONG, _LONG, _LONG, _LONG, _LONG, _LONG, _LONG, _LONGS),
+    "check_records": (_LONG, _BYTES, _LONG, _LONG, _LONG, _LONG, _LONG, _LONG, _LONG, _LONGS, _LONG, _LONGS),
     "stamp": (_LONG, _BYTES, _LONG, _LONG),
     "decode_run": (_LONG, _BYTES, _LONG, _LONG, _LONGS, _LONGS, _LONG),
     "decode_batch": (_LONG, _BYTES, _BYTES, _LONG, _LONG, _LONG, _LONGS, _LONGS, _LONG),

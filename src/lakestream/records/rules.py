@@ -1,17 +1,34 @@
 """What a topic takes from producers, and how it keeps it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from lakestream.records.compression import BatchCompression
 
 UNBOUNDED_MS: Final = (1 << 63) - 1
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SchemaIds:
+    """What values may begin with: the ids of a subject's schemas, in order."""
+
+    subject: str
+    ids: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, subject: str, ids: Iterable[int]) -> "SchemaIds":
+        return cls(subject, np.array(sorted(set(ids)), np.int64))
+
+
 @dataclass(frozen=True, slots=True)
 class BatchRules:
     """`before_ms`, `after_ms`: how far a producer's timestamp may be from the broker's time. `append_time`: records get
-    the broker's time instead. `compression`: how batches are kept; None: as they were sent."""
+    the broker's time instead. `compression`: how batches are kept; None: as they were sent. `value_ids`: of the schemas
+    that values must name; None: values are anything."""
 
     max_bytes: int
     needs_keys: bool = False
@@ -19,6 +36,7 @@ class BatchRules:
     after_ms: int = UNBOUNDED_MS
     append_time: bool = False
     compression: BatchCompression | None = None
+    value_ids: SchemaIds | None = None
 
     def bounds(self, now_ms: int) -> tuple[int, int]:
         """The earliest and the latest timestamp that is taken now."""

@@ -9,8 +9,6 @@ one that a table can hold. Transactions are refused until they exist.
 import ctypes
 from typing import Final
 
-import numpy as np
-
 from lakestream.errors import (
     CorruptRecords,
     InvalidRecords,
@@ -20,9 +18,8 @@ from lakestream.errors import (
     UnsupportedRecords,
 )
 from lakestream.records.batches import HEADER, BatchInfo
-from lakestream.records.columns import Arena
+from lakestream.records.blaming import blame
 from lakestream.records.compression import MAX_DECOMPRESSED_BYTES, ZSTD, Bytes, decompress
-from lakestream.records.decoding import Run, decode
 from lakestream.records.layout import (
     APPEND_TIME_BIT,
     ATTRIBUTES,
@@ -41,9 +38,6 @@ from lakestream.records.native import Buffer, address, kernels
 from lakestream.records.rules import BatchRules
 
 _FRAME_BYTES: Final = MAGIC + 1
-_ARENA_BYTES: Final = 1024
-_KEYLESS: Final = 1
-_OUT_OF_BOUNDS: Final = 2
 
 
 def validate(run: Buffer, rules: BatchRules, now_ms: int, room_bytes: int = MAX_DECOMPRESSED_BYTES) -> BatchInfo:
@@ -58,6 +52,7 @@ def validate(run: Buffer, rules: BatchRules, now_ms: int, room_bytes: int = MAX_
         UnsupportedRecords: magic 0 or 1, or an unknown compression.
         RecordsTooLarge: more than the topic takes, or a compressed batch that grows beyond all bounds.
         InvalidTimestamp: outside [-1, year 9999] or what the topic takes, or LogAppendTime.
+        UnknownSchema: values name schemas that the rules do not have.
         InvalidRecords: anything else.
     """
     size = len(run)
@@ -90,42 +85,20 @@ def validate(run: Buffer, rules: BatchRules, now_ms: int, room_bytes: int = MAX_
     if not (_is_timestamp(base_timestamp) and _is_timestamp(max_timestamp)):
         raise InvalidTimestamp(STATUS_TEXT[Status.BAD_TIMESTAMP])
     newest = ctypes.c_int64()
-    wanted = (count, base_timestamp, rules.needs_keys, *rules.bounds(now_ms), ctypes.byref(newest))
+    ids = (0, -1) if rules.value_ids is None else (address(rules.value_ids.ids), len(rules.value_ids.ids))
+    wanted = (count, base_timestamp, rules.needs_keys, *rules.bounds(now_ms), *ids, ctypes.byref(newest))
     if codec := attributes & CODEC_MASK:
         plain = _decompress(codec, memoryview(run)[HEADER_BYTES:end], room_bytes)
         status = kernels().check_records(address(plain), 0, len(plain), *wanted)
     else:
         status = kernels().check_records(start, HEADER_BYTES, end, *wanted)
     if status == Status.AGAINST_RULES:
-        raise _blame(run, rules, now_ms)
+        raise blame(run, rules, now_ms)
     if status == Status.BAD_TIMESTAMP:
         raise InvalidTimestamp(STATUS_TEXT[status])
     if status != Status.DONE:
         raise InvalidRecords(STATUS_TEXT[status])
     return BatchInfo(0, end, count, last_delta, attributes, base_timestamp, newest.value, producer_id, epoch, sequence)
-
-
-def _blame(run: Buffer, rules: BatchRules, now_ms: int) -> InvalidRecords:
-    """The error that names the records which the topic does not take. One that lacks its key is told so first."""
-    earliest, latest = rules.bounds(now_ms)
-    texts = {
-        _KEYLESS: "a compacted topic takes records with a key only",
-        _OUT_OF_BOUNDS: f"this topic takes timestamps from {max(earliest, 0)} to {latest} now",
-    }
-    faults: list[tuple[int, str]] = []
-    out_of_bounds = False
-    for columns in decode([Run(0, 0, run)], Arena(max(len(run), _ARENA_BYTES))):
-        times = columns.timestamp_ms
-        fault = np.where((times != NO_TIMESTAMP) & ((times < earliest) | (times > latest)), _OUT_OF_BOUNDS, 0)
-        if rules.needs_keys:
-            fault = np.where(columns.key.valid == 0, _KEYLESS, fault)
-        out_of_bounds = out_of_bounds or bool((fault == _OUT_OF_BOUNDS).any())
-        rows = np.flatnonzero(fault)
-        faults += zip(columns.offset[rows].tolist(), map(texts.__getitem__, fault[rows].tolist()), strict=True)
-    kind = InvalidTimestamp if out_of_bounds else InvalidRecords
-    return kind(
-        f"{len(faults)} of its records are at fault, the first is number {faults[0][0]}: {faults[0][1]}", faults
-    )
 
 
 def _is_timestamp(timestamp_ms: int) -> bool:

@@ -7,6 +7,7 @@ its own.
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,7 +16,9 @@ from lakestream.errors import (
     LakestreamError,
     OffsetOutOfRange,
     RecordsKept,
+    RegistryUnavailable,
     RequestError,
+    UnknownSchema,
     UnknownStream,
     UnsupportedCodec,
 )
@@ -24,8 +27,10 @@ from lakestream.metadata.topics.list import Topic
 from lakestream.metadata.topics.options import batch_rules, is_disk
 from lakestream.model import StreamPartition
 from lakestream.records.compression import ZSTD
+from lakestream.schemas.registry.source import RegistrySource
 from lakestream.stream.appending.checking import Checked, ReceivedBatch, check_all, check_small
 from lakestream.stream.appending.flush import Appended
+from lakestream.stream.appending.schemas import TopicSchemas
 from lakestream.stream.budget import MemoryBudget
 from lakestream.stream.cluster import StreamCluster
 from lakestream.stream.engine import StreamEngine
@@ -40,6 +45,7 @@ AppendOutcome = LakestreamError | asyncio.Future[Appended]
 
 
 class _Ready(NamedTuple):
+    topic: Topic
     partition: StreamPartition
     batch: ReceivedBatch
     disk: bool
@@ -55,8 +61,10 @@ class BrokerFacts(NamedTuple):
 class Streams:
     """`topics` has what is done with topics as such, `cluster` what its owners look at and change."""
 
-    def __init__(self, engine: StreamEngine, authorizer: Authorizer) -> None:
+    def __init__(self, engine: StreamEngine, authorizer: Authorizer, schemas: TopicSchemas | None = None) -> None:
+        """`schemas`: None for those of our own registry, and no decoding of values."""
         self._engine = engine
+        self._schemas = schemas or TopicSchemas(RegistrySource(engine.store))
         self._authorizer = authorizer
         self._rights = TopicRights(engine.topics, authorizer)
         self.topics = StreamTopics(engine, self._rights)
@@ -124,7 +132,11 @@ class Streams:
         received = [each.batch for each in asked if isinstance(each, _Ready)]
         now_ms = self._engine.runtime.clock.now_ms()
         checked = check_small(received, now_ms)
-        return self._check_off_loop(asked, received, now_ms) if checked is None else self._take(asked, checked)
+        if checked is None:
+            return self._check_off_loop(asked, received, now_ms)
+        if any(isinstance(each, UnknownSchema) for each in checked):
+            return self._look_again(asked, checked, now_ms)
+        return self._take(asked, checked)
 
     def _ready(self, batch: ProducedBatch, topic: Topic | LakestreamError) -> _Ready | LakestreamError:
         partition = _partition(topic, batch.partition)
@@ -135,12 +147,34 @@ class Streams:
             rules = batch_rules(topic.configs, self._engine.max_batch_bytes)
         except RequestError as error:
             return error
-        return _Ready(partition, ReceivedBatch(batch.run, rules), is_disk(topic.configs))
+        return _Ready(topic, partition, self._schemas.received(topic, batch.run, rules), is_disk(topic.configs))
 
     async def _check_off_loop(
         self, asked: Sequence[_Ready | LakestreamError], received: Sequence[ReceivedBatch], now_ms: int
     ) -> list[AppendOutcome]:
-        return self._take(asked, await self._engine.runtime.off_loop(partial(check_all, received, now_ms)))
+        checked = await self._engine.runtime.off_loop(partial(check_all, received, now_ms))
+        return await self._look_again(asked, checked, now_ms)
+
+    async def _look_again(
+        self, asked: Sequence[_Ready | LakestreamError], checked: Sequence[Checked], now_ms: int
+    ) -> list[AppendOutcome]:
+        """Batches that name schemas which this broker does not know are checked once more with what is known now."""
+        ready = [each for each in asked if isinstance(each, _Ready)]
+        verdicts = await asyncio.gather(*(self._looked(*each) for each in zip(ready, checked, strict=True)))
+        received = [each for each in verdicts if isinstance(each, ReceivedBatch)]
+        again = iter(await self._engine.runtime.off_loop(partial(check_all, received, now_ms)) if received else ())
+        return self._take(asked, [next(again) if isinstance(each, ReceivedBatch) else each for each in verdicts])
+
+    async def _looked(self, each: _Ready, verdict: Checked) -> Checked | ReceivedBatch:
+        """The batch where it has to be checked again, else what is to be said of it."""
+        if not isinstance(verdict, UnknownSchema):
+            return verdict
+        try:
+            if not await self._schemas.look_again(each.topic, verdict):
+                return verdict
+        except RegistryUnavailable as error:
+            return error
+        return self._schemas.received(each.topic, each.batch.run, replace(each.batch.rules, value_ids=None))
 
     def _take(self, asked: Sequence[_Ready | LakestreamError], checked: Sequence[Checked]) -> list[AppendOutcome]:
         verdicts = iter(checked)

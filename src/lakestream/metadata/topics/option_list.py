@@ -17,6 +17,9 @@ _THROTTLED: Final = re.compile(r"\*|(\d+:\d+(,\d+:\d+)*)?")
 CODECS: Final = {"uncompressed": 0, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 AS_SENT: Final = "producer"
 PROFILE: Final = "lakestream.profile"
+SCHEMA_VALIDATION: Final = "lakestream.schema.validation"
+NO_VALIDATION: Final = "none"
+FULL: Final = "full"
 DISK: Final = "disk"
 COMMIT_INTERVAL: Final = "lakestream.table.commit.interval.ms"
 VALUE_FORMAT: Final = "lakestream.value.format"
@@ -60,6 +63,12 @@ OPTIONS: Final = (
         "diskless",
         "string",
         "Where records wait for the table: diskless, in the bucket; disk, in low-latency stores.",
+    ),
+    Option(
+        SCHEMA_VALIDATION,
+        NO_VALIDATION,
+        "string",
+        "What values must be to be taken: anything; framed with an id of the subject (id); and decodable by it (full).",
     ),
     Option(
         "lakestream.errors",
@@ -193,6 +202,10 @@ def profile(text: str) -> str:
 
 def updates(text: str) -> str:
     return _one_of(text, ("refuse", "record"))
+
+
+def schema_validation(text: str) -> str:
+    return _one_of(text, (NO_VALIDATION, "id", FULL))
 
 
 def errors(text: str) -> bool:

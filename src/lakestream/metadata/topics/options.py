@@ -11,12 +11,35 @@ from typing import Final, Literal, TypeVar
 
 from lakestream.errors import InvalidSetting
 from lakestream.metadata.topics import option_list as values
-from lakestream.metadata.topics.option_list import DISK, INERT, MAX_MESSAGE_BYTES, OPTIONS, PROFILE, SETTLED, UNLIMITED
+from lakestream.metadata.topics.option_list import (
+    DISK,
+    FULL,
+    INERT,
+    MAX_MESSAGE_BYTES,
+    NO_VALIDATION,
+    OPTIONS,
+    PROFILE,
+    SCHEMA_VALIDATION,
+    SETTLED,
+    UNLIMITED,
+)
 from lakestream.metadata.topics.tables import check_alias
 from lakestream.records import BatchCompression, BatchRules
 from lakestream.records.compression import GZIP, LZ4, ZSTD
 
-__all__ = ["DISK", "PROFILE", "UNLIMITED", "TopicOptions", "batch_rules", "check_settings", "is_disk", "topic_options"]
+__all__ = [
+    "DISK",
+    "FULL",
+    "NO_VALIDATION",
+    "PROFILE",
+    "SCHEMA_VALIDATION",
+    "UNLIMITED",
+    "TopicOptions",
+    "batch_rules",
+    "check_settings",
+    "is_disk",
+    "topic_options",
+]
 
 T = TypeVar("T")
 
@@ -81,6 +104,9 @@ class TopicOptions:
     """How far a producer's timestamp may be from the broker's time."""
     compression: BatchCompression | None
     """How batches are kept and served; None: as they were sent, and uncompressed once they are rows."""
+    schema_validation: str
+    """What values must be to be taken: anything (`none`), framed with an id of the subject (`id`), and decodable by
+    that schema (`full`)."""
     value_format: str = "raw"
     """What values are in the table: bytes (`raw`), or columns by the schema whose id is before them (`schema_id`), by
     the subject's latest (`latest`), as `json` or as a `string`."""
@@ -141,6 +167,7 @@ def _options(settings: frozenset[tuple[str, str]]) -> TopicOptions:
         timestamp_before_ms=get("message.timestamp.before.max.ms", values.whole),
         timestamp_after_ms=get("message.timestamp.after.max.ms", values.whole),
         compression=None if codec is None else BatchCompression(codec, levels.get(codec)),
+        schema_validation=get(SCHEMA_VALIDATION, values.schema_validation),
         value_format=get(values.VALUE_FORMAT, values.value_format),
         value_subject=get(values.VALUE_SUBJECT, values.subject),
     )

@@ -5,13 +5,14 @@ import numpy as np
 from numba import njit
 
 from lakestream.records.kernels.checksum import update
-from lakestream.records.kernels.intrinsics import get_u8, read_i32, set_i64, write_i32, write_i64
+from lakestream.records.kernels.intrinsics import get_i64, get_u8, read_i32, set_i64, write_i32, write_i64
 from lakestream.records.kernels.wire import read_record
 from lakestream.records.layout import (
     ATTRIBUTES,
     BASE_OFFSET,
     BATCH_LENGTH,
     CRC,
+    FRAME_BYTES,
     HEADER_BYTES,
     LAST_OFFSET_DELTA,
     LEADER_EPOCH,
@@ -52,13 +53,36 @@ def crc_holds(buffer, position, end):
 
 
 @njit(nogil=True)
-def check_records(buffer, position, end, count, base_timestamp, needs_keys, earliest, latest, result):
+def framed_id(buffer, start, length):
+    """The id of the schema before a value: a zero byte, the id in four. -1: there is none."""
+    if length < FRAME_BYTES or get_u8(buffer, start) != 0:
+        return np.int64(-1)
+    return np.int64(read_i32(buffer, start + 1)) & 0xFFFFFFFF
+
+
+@njit(nogil=True)
+def is_among(ids, count, wanted):
+    """Whether it is one of the ids, which ascend."""
+    low, high = np.int64(0), count
+    while low < high:
+        middle = (low + high) // 2
+        if get_i64(ids, middle) < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low < count and get_i64(ids, low) == wanted
+
+
+@njit(nogil=True)
+def check_records(buffer, position, end, count, base_timestamp, needs_keys, earliest, latest, ids, id_count, result):
     """Walks `count` records that must fill [position, end) exactly, offset deltas 0, 1, 2 …; result[0]: their newest
     timestamp. The base timestamp is already known to be in range. What is no record at all is told before what is one
-    that the topic does not take: without a key, or of a time outside [earliest, latest]."""
+    that the topic does not take: without a key, of a time outside [earliest, latest], or with a value that does not
+    begin with one of the ids (`id_count` negative: any value will do)."""
     if count <= 0 or count > (end - position) // MIN_RECORD_BYTES:
         return BAD_COUNT
     newest = np.int64(NO_TIMESTAMP)
+    last_id = np.int64(-1)
     taken = True
     for index in range(count):
         record = read_record(buffer, position, end)
@@ -74,6 +98,15 @@ def check_records(buffer, position, end, count, base_timestamp, needs_keys, earl
             taken = False
         if (timestamp < earliest or timestamp > latest) and timestamp != NO_TIMESTAMP:
             taken = False
+        if id_count >= 0 and record.value_length >= 0:
+            schema_id = framed_id(buffer, record.value_start, record.value_length)
+            if schema_id != last_id:
+                if is_among(ids, id_count, schema_id):
+                    last_id = schema_id
+                else:
+                    taken = False
+            elif schema_id < 0:
+                taken = False
         newest = max(newest, timestamp)
         position = record.end
     set_i64(result, 0, newest)

@@ -59,8 +59,10 @@ def crc32c(crc, buffer, start, end):
     return checksum.update(crc, buffer, start, end)
 
 
-def check_records(buffer, position, end, count, base_timestamp, needs_keys, earliest, latest, result):
-    return batch.check_records(buffer, position, end, count, base_timestamp, needs_keys, earliest, latest, result)
+def check_records(buffer, position, end, count, base_timestamp, needs_keys, earliest, latest, ids, id_count, result):
+    return batch.check_records(
+        buffer, position, end, count, base_timestamp, needs_keys, earliest, latest, ids, id_count, result
+    )
 
 
 def stamp(buffer, limit, offset):
@@ -81,7 +83,7 @@ def encode_rows(table, rows, stop, out, limit, batch_bytes, batch_records, curso
 
 SIGNATURES = {
     crc32c: types.uint32(types.uint32, LONG, LONG, LONG),
-    check_records: LONG(LONG, LONG, LONG, LONG, LONG, LONG, LONG, LONG, LONG),
+    check_records: LONG(*[LONG] * 11),
     stamp: LONG(LONG, LONG, LONG),
     decode_run: LONG(LONG, LONG, LONG, LONG, LONG, LONG),
     decode_batch: LONG(LONG, LONG, LONG, LONG, LONG, LONG, LONG, LONG),

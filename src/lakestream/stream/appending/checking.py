@@ -5,10 +5,10 @@ half a second. So the event loop gives every request a little room; what does no
 of one connection are admitted one after the other, so the order of its appends does not change.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from lakestream.errors import RequestError
+from lakestream.errors import LakestreamError, RequestError
 from lakestream.objects import Buffer
 from lakestream.records import MAX_DECOMPRESSED_BYTES, BatchInfo, BatchRules, OutOfRoom, take
 
@@ -23,10 +23,12 @@ _CODEC_MASK: Final = 7
 
 
 class ReceivedBatch(NamedTuple):
-    """One partition's records, and what its topic takes."""
+    """One partition's records, and what its topic takes. `check` raises `RequestError` for a batch that keeps the rules
+    and is not taken all the same; it takes its time."""
 
     run: Buffer
     rules: BatchRules
+    check: Callable[[Buffer], None] | None = None
 
 
 class Kept(NamedTuple):
@@ -36,7 +38,8 @@ class Kept(NamedTuple):
     batch: BatchInfo
 
 
-Checked = Kept | RequestError
+Checked = Kept | LakestreamError
+"""As it is kept, or why it is not."""
 
 
 def codec_of(run: Buffer) -> int:
@@ -45,6 +48,8 @@ def codec_of(run: Buffer) -> int:
 
 def check_small(batches: Sequence[ReceivedBatch], now_ms: int) -> list[Checked] | None:
     """None: too much for the event loop."""
+    if any(batch.check is not None for batch in batches):
+        return None
     if sum(len(batch.run) for batch in batches) > PLAIN_LOOP_BYTES:
         return None
     compressed = [batch for batch in batches if codec_of(batch.run) or batch.rules.compression is not None]
@@ -64,6 +69,9 @@ def check_all(batches: Sequence[ReceivedBatch], now_ms: int) -> list[Checked]:
 
 def _check(batch: ReceivedBatch, now_ms: int, room_bytes: int = MAX_DECOMPRESSED_BYTES) -> Checked:
     try:
-        return Kept(*take(batch.run, batch.rules, now_ms, room_bytes))
+        kept = Kept(*take(batch.run, batch.rules, now_ms, room_bytes))
+        if batch.check is not None:
+            batch.check(batch.run)
+        return kept
     except RequestError as error:
         return error

@@ -1,0 +1,88 @@
+"""Which records of a batch a topic does not take, and why. For the batch that is refused, not for those that pass."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lakestream.errors import InvalidRecords, InvalidTimestamp, UnknownSchema
+from lakestream.records.columns import Arena, Binary
+from lakestream.records.decoding import Run, decode
+from lakestream.records.layout import FRAME_BYTES, NO_TIMESTAMP
+from lakestream.records.native import Buffer
+from lakestream.records.rules import BatchRules, SchemaIds
+
+_ARENA_BYTES: Final = 1024
+_KEYLESS: Final = -1
+_OUT_OF_BOUNDS: Final = -2
+_UNFRAMED: Final = -3
+_NO_FAULT: Final = -4
+"""Of a record; from 0 on: the id of a schema that is not known."""
+_TOLD_IDS: Final = 5
+
+
+def blame(run: Buffer, rules: BatchRules, now_ms: int) -> InvalidRecords:
+    """The error that names the records which the topic does not take. One that lacks its key is told so first."""
+    earliest, latest = rules.bounds(now_ms)
+    found: list[tuple[int, int]] = []
+    for columns in decode([Run(0, 0, run)], Arena(max(len(run), _ARENA_BYTES))):
+        times = columns.timestamp_ms
+        fault = np.full(len(columns), _NO_FAULT, np.int64)
+        if rules.value_ids is not None:
+            fault = _schema_faults(columns.value, rules.value_ids)
+        fault = np.where((times != NO_TIMESTAMP) & ((times < earliest) | (times > latest)), _OUT_OF_BOUNDS, fault)
+        if rules.needs_keys:
+            fault = np.where(columns.key.valid == 0, _KEYLESS, fault)
+        rows = np.flatnonzero(fault != _NO_FAULT)
+        found += zip(columns.offset[rows].tolist(), fault[rows].tolist(), strict=True)
+    kinds = {fault for _, fault in found}
+    texts = {
+        _KEYLESS: "a compacted topic takes records with a key only",
+        _OUT_OF_BOUNDS: f"this topic takes timestamps from {max(earliest, 0)} to {latest} now",
+    }
+    if rules.value_ids is not None:
+        texts |= _schema_texts(kinds, rules.value_ids)
+    faults = [(index, texts[fault]) for index, fault in found]
+    told = f"{len(faults)} of its records are at fault, the first is number {faults[0][0]}: {faults[0][1]}"
+    unknown = frozenset(fault for fault in kinds if fault >= 0)
+    if rules.value_ids is not None and unknown:
+        return UnknownSchema(told, faults, rules.value_ids.subject, unknown)
+    return InvalidTimestamp(told, faults) if _OUT_OF_BOUNDS in kinds else InvalidRecords(told, faults)
+
+
+def framed_ids(values: Binary) -> npt.NDArray[np.int64]:
+    """The id of the schema before each value; -1: there is none."""
+    starts: npt.NDArray[Any] = values.offsets[:-1].astype(np.int64)
+    framed = np.flatnonzero((np.diff(values.offsets) >= FRAME_BYTES) & (values.valid != 0))
+    at = starts[framed]
+    found = np.zeros(len(at), np.int64)
+    for place in range(1, FRAME_BYTES):
+        found = found << 8 | values.data[at + place]
+    ids = np.full(len(starts), -1, np.int64)
+    if len(at):
+        ids[framed] = np.where(values.data[at] == 0, found, -1)
+    return ids
+
+
+def _schema_faults(values: Binary, known: SchemaIds) -> npt.NDArray[np.int64]:
+    """A record without a value says nothing that a schema could be for."""
+    ids = framed_ids(values)
+    fault = np.where(np.isin(ids, known.ids), _NO_FAULT, np.where(ids < 0, _UNFRAMED, ids))
+    return np.where(values.valid == 0, _NO_FAULT, fault)
+
+
+def _schema_texts(faults: Iterable[int], known: SchemaIds) -> dict[int, str]:
+    newest = ", ".join(str(each) for each in known.ids[-_TOLD_IDS:].tolist())
+    has = f"has {newest}" if len(known.ids) <= _TOLD_IDS else f"has {len(known.ids)}, the newest are {newest}"
+    texts = {
+        fault: f"the value names schema {fault}, which is no version of the subject {known.subject}"
+        f" ({has if len(known.ids) else 'has none'}): register it there first"
+        for fault in faults
+        if fault >= 0
+    }
+    texts[_UNFRAMED] = (
+        "the value does not begin with the id of its schema (a zero byte and four bytes): use a serializer of the"
+        f" schema registry, for this topic takes values of the subject {known.subject} only"
+    )
+    return texts
