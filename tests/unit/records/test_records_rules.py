@@ -3,13 +3,16 @@
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.clients.batches import batch, keyed
 from support.clients.records import parse
 from support.clients.twin import Row
 from support.clients.twin import batch as twin_batch
+from support.schemas.avro import framed
 
-from lakestream.errors import InvalidRecords, InvalidTimestamp, RecordsTooLarge
-from lakestream.records import UNBOUNDED_MS, BatchCompression, BatchRules, compressed, take, validate, walk
+from lakestream.errors import InvalidRecords, InvalidTimestamp, RecordsTooLarge, UnknownSchema
+from lakestream.records import UNBOUNDED_MS, BatchCompression, BatchRules, SchemaIds, compressed, take, validate, walk
 from lakestream.records.layout import APPEND_TIME_BIT
 
 NOW_MS = 1_700_000_100_000
@@ -97,3 +100,63 @@ def test_rows_are_compressed_batch_by_batch(codec: int, level: int | None) -> No
     assert [info.attributes for info in walk(packed)] == [codec] * 3
     assert [record.value for record in parse([packed])] == [record.value for record in parse([run])]
     assert all(left.position + left.length == right.position for left, right in pairwise(walk(packed)))
+
+
+def _named(*ids: int | None) -> list[bytes | None]:
+    return [None if each is None else framed(each, b"value") for each in ids]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_values_name_one_of_the_subjects_schemas_or_are_none(codec: int) -> None:
+    rules = BatchRules(1 << 20, value_ids=SchemaIds.of("orders-value", [9, 3, 70_000, 2**31 - 1]))
+    data = batch(*_named(3, 9, None, 70_000, 70_000, 2**31 - 1, 3), compression=codec)
+    assert take(data, rules, NOW_MS)[0] is data
+    with pytest.raises(UnknownSchema) as refused:
+        take(batch(*_named(3, 4, None, 9, 4, 2**32 - 1), compression=codec), rules, NOW_MS)
+    assert [index for index, _ in refused.value.records] == [1, 4, 5]
+    assert refused.value.ids == {4, 2**32 - 1}
+    assert refused.value.subject == "orders-value"
+    assert "schema 4" in refused.value.records[0][1]
+    assert "3, 9, 70000" in refused.value.records[0][1]
+
+
+@pytest.mark.parametrize("value", [b"", b"\0\0\0\0", b"\1\0\0\0\3 {}", b'{"id": 1}', b"\0"])
+def test_a_value_without_an_id_is_named(value: bytes) -> None:
+    rules = BatchRules(1 << 20, value_ids=SchemaIds.of("orders-value", [3]))
+    with pytest.raises(InvalidRecords, match="does not begin with the id of its schema") as refused:
+        take(batch(framed(3, b""), value, framed(3, b"v"), value), rules, NOW_MS)
+    assert not isinstance(refused.value, UnknownSchema)
+    assert [index for index, _ in refused.value.records] == [1, 3]
+
+
+def test_a_subject_without_schemas_takes_tombstones_only() -> None:
+    rules = BatchRules(1 << 20, value_ids=SchemaIds.of("orders-value", []))
+    take(batch(None, None, key=b"k"), rules, NOW_MS)
+    with pytest.raises(UnknownSchema, match="has none"):
+        take(batch(framed(1, b"")), rules, NOW_MS)
+
+
+def test_what_else_is_wrong_with_a_record_is_told_first() -> None:
+    rules = BatchRules(1 << 20, needs_keys=True, value_ids=SchemaIds.of("orders-value", [3]))
+    data = keyed((None, framed(4, b"")), (b"k", framed(5, b"")), (b"k", b"v"), (b"k", framed(3, b"")))
+    with pytest.raises(UnknownSchema) as refused:
+        take(data, rules, NOW_MS)
+    told = [text for _, text in refused.value.records]
+    assert ["key only" in told[0], "schema 5" in told[1], "does not begin" in told[2]] == [True] * 3
+    assert refused.value.ids == {5}
+
+
+@given(st.lists(st.none() | st.binary(max_size=8) | st.integers(0, 20).map(lambda it: framed(it, b"v")), min_size=1))
+def test_exactly_the_records_at_fault_are_named(values: list[bytes | None]) -> None:
+    known = {2, 5, 11, 12}
+    rules = BatchRules(1 << 20, value_ids=SchemaIds.of("s", known))
+    good = [
+        each is None or (len(each) >= 5 and each[0] == 0 and int.from_bytes(each[1:5], "big") in known)
+        for each in values
+    ]
+    try:
+        take(batch(*values), rules, NOW_MS)
+        blamed = []
+    except InvalidRecords as error:
+        blamed = [index for index, _ in error.records]
+    assert blamed == [index for index, is_good in enumerate(good) if not is_good]

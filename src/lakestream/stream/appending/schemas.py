@@ -125,7 +125,7 @@ class TopicSchemas:
                 if subject.is_full:
                     found = await self._load(subject, found, wanted)
         except (LakestreamError, TimeoutError) as error:
-            subject.trouble = f"{error or 'the schema registry does not answer'}: send the records again"
+            subject.trouble = f"{str(error) or 'the schema registry does not answer'}: send the records again"
             subject.down_until_s = _now_s() + PAUSE_S
         else:
             subject.asked_s, subject.down_until_s = _now_s(), 0.0
