@@ -86,7 +86,13 @@ class InvalidTimestamp(InvalidRecords): ...
 class UnknownSchema(InvalidRecords):
     """`ids` are not known to be of the subject: whoever knows an old list of them looks again."""
 
-    def __init__(self, message: str, records: Sequence[tuple[int, str]], subject: str, ids: frozenset[int]) -> None:
+    def __init__(
+        self,
+        message: str,
+        records: Sequence[tuple[int, str]] = (),
+        subject: str = "",
+        ids: frozenset[int] = frozenset(),
+    ) -> None:
         super().__init__(message, records)
         self.subject = subject
         self.ids = ids
