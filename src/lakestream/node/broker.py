@@ -22,8 +22,10 @@ from lakestream.node.storage.backends import Backends, open_backends
 from lakestream.node.storage.lazy import LazyTables
 from lakestream.records import warm_up
 from lakestream.runtime.memory import memory_limit_bytes
+from lakestream.schemas.registry.source import RegistrySource
 from lakestream.settings import Settings
 from lakestream.stream import Streams
+from lakestream.stream.appending.schemas import TopicSchemas
 from lakestream.stream.engine import StreamEngine
 from lakestream.stream.settings import history_cache_bytes
 
@@ -92,7 +94,10 @@ async def _serve_as(
     try:
         coordinator = GroupCoordinator(engine, settings.kafka.groups)
         groups = Groups(coordinator, ALLOW_ALL, backends.runtime.clock)
-        server = KafkaServer(Streams(engine, ALLOW_ALL), groups, settings.kafka, KafkaMetrics(backends.registry))
+        schemas = TopicSchemas(RegistrySource(backends.store), tables.value_check)
+        server = KafkaServer(
+            Streams(engine, ALLOW_ALL, schemas), groups, settings.kafka, KafkaMetrics(backends.registry)
+        )
         watch_broker(backends, engine, coordinator, server, tables)
         async with monitoring(settings.monitor, backends.registry, Readiness(backends, stop.is_set)):
             await server.start(listener)

@@ -1,7 +1,7 @@
 """Which records of a batch a topic does not take, and why. For the batch that is refused, not for those that pass."""
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +9,8 @@ import numpy.typing as npt
 from lakestream.errors import InvalidRecords, InvalidTimestamp, UnknownSchema
 from lakestream.records.columns import Arena, Binary
 from lakestream.records.decoding import Run, decode
-from lakestream.records.layout import FRAME_BYTES, NO_TIMESTAMP
+from lakestream.records.framing import framed_ids
+from lakestream.records.layout import NO_TIMESTAMP
 from lakestream.records.native import Buffer
 from lakestream.records.rules import BatchRules, SchemaIds
 
@@ -49,20 +50,6 @@ def blame(run: Buffer, rules: BatchRules, now_ms: int) -> InvalidRecords:
     if rules.value_ids is not None and unknown:
         return UnknownSchema(told, faults, rules.value_ids.subject, unknown)
     return InvalidTimestamp(told, faults) if _OUT_OF_BOUNDS in kinds else InvalidRecords(told, faults)
-
-
-def framed_ids(values: Binary) -> npt.NDArray[np.int64]:
-    """The id of the schema before each value; -1: there is none."""
-    starts: npt.NDArray[Any] = values.offsets[:-1].astype(np.int64)
-    framed = np.flatnonzero((np.diff(values.offsets) >= FRAME_BYTES) & (values.valid != 0))
-    at = starts[framed]
-    found = np.zeros(len(at), np.int64)
-    for place in range(1, FRAME_BYTES):
-        found = found << 8 | values.data[at + place]
-    ids = np.full(len(starts), -1, np.int64)
-    if len(at):
-        ids[framed] = np.where(values.data[at] == 0, found, -1)
-    return ids
 
 
 def _schema_faults(values: Binary, known: SchemaIds) -> npt.NDArray[np.int64]:

@@ -18,7 +18,10 @@ from lakestream.coordination.groups import GroupCoordinator, Groups
 from lakestream.coordination.settings import GroupSettings
 from lakestream.kafka.server import KafkaServer, listen
 from lakestream.kafka.settings import KafkaSettings
+from lakestream.schemas.checking import check_values
+from lakestream.schemas.registry.source import RegistrySource
 from lakestream.stream import Streams
+from lakestream.stream.appending.schemas import TopicSchemas, ValueCheck
 from lakestream.stream.engine import StreamEngine
 from support.fakes.loops import run
 from support.fakes.streams import FakeStreams
@@ -138,7 +141,12 @@ class Client:
 
 def server_of(engine: StreamEngine, settings: KafkaSettings, authorizer: Authorizer = ALLOW_ALL) -> KafkaServer:
     groups = Groups(GroupCoordinator(engine, settings.groups), authorizer, engine.runtime.clock)
-    return KafkaServer(Streams(engine, authorizer), groups, settings)
+    schemas = TopicSchemas(RegistrySource(engine.store), _value_check)
+    return KafkaServer(Streams(engine, authorizer, schemas), groups, settings)
+
+
+async def _value_check() -> ValueCheck:
+    return check_values
 
 
 @asynccontextmanager

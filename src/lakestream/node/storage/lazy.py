@@ -18,6 +18,7 @@ from lakestream.catalog.port import OpenCatalog, TableViews
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.list import Begun
 from lakestream.node.storage.backends import Backends
+from lakestream.stream.appending.schemas import ValueCheck
 from lakestream.table.port import CacheCounts, History, HistorySource
 from lakestream.table.view import View
 
@@ -32,6 +33,7 @@ class _Loaded:
     views: TableViews
     history: HistorySource
     cache_counts: Callable[[], CacheCounts]
+    value_check: ValueCheck
 
 
 class LazyTables:
@@ -57,6 +59,10 @@ class LazyTables:
     async def close(self) -> None:
         if self._loading is not None:
             await (await self._loading).catalog.close()
+
+    async def value_check(self) -> ValueCheck:
+        """What decodes values by their schemas."""
+        return (await self.loaded()).value_check
 
     async def pointer(self, topic_id: UUID) -> str | None:
         return await (await self.loaded()).views.pointer(topic_id)
@@ -89,7 +95,7 @@ class LazyTables:
         module = await asyncio.to_thread(_import)
         catalog = module.make_catalog(self._backends)
         history = module.make_history(self._backends, self._history_cache_bytes)
-        return _Loaded(catalog, catalog.broker_views(), history, history.cache_counts)
+        return _Loaded(catalog, catalog.broker_views(), history, history.cache_counts, module.check_values)
 
 
 def _import() -> Any:

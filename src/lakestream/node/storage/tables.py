@@ -14,10 +14,13 @@ from lakestream.catalog.port import OpenCatalog
 from lakestream.catalog.rules.records import RowJudge
 from lakestream.metadata.topics.list import Topics
 from lakestream.node.storage.backends import Backends
+from lakestream.schemas.checking import check_values
 from lakestream.schemas.codecs import install as install_codecs
 from lakestream.table.allocator import keep_decoded_memory
 from lakestream.table.reading.history import HistoryReader
 from lakestream.table.rewriting.checking import RowChecker
+
+__all__ = ["check_values", "io_properties", "make_catalog", "make_engines", "make_history", "open_catalog"]
 
 
 def make_catalog(backends: Backends) -> OpenCatalog:

@@ -22,8 +22,10 @@ from lakestream.schemas.source import SchemaSource
 from lakestream.stream.appending.checking import ReceivedBatch
 from lakestream.table.shape import ValueSchema
 
+MISSED_S: Final = 0.25
+"""How long an id that its subject does not have is refused unasked."""
 PAUSE_S: Final = 1.0
-"""How long an id that its subject does not have is refused unasked, and a registry that is down left alone."""
+"""How long a registry that is down is left alone."""
 REFRESH_S: Final = 60.0
 WAIT_S: Final = 5.0
 """For the registry, before a producer is told to come again."""
@@ -94,7 +96,7 @@ class TopicSchemas:
             if subject.down_until_s > _now_s():
                 raise RegistryUnavailable(subject.trouble)
         for each in sorted(ids - subject.known):
-            subject.missed[each] = _now_s() + PAUSE_S
+            subject.missed[each] = _now_s() + MISSED_S
             subject.missed.move_to_end(each)
             if len(subject.missed) > _MISSED_MOST:
                 subject.missed.popitem(last=False)

@@ -75,7 +75,7 @@ def to_arrow(columns: Columns, shape: TableShape, *, is_typed: bool = True) -> p
     """The records as rows of a table of this shape. Shares the columns' memory: use it up before they change. Without
     `is_typed` values stay bytes, and columns that the shape has for them stay empty."""
     schema = arrow_schema(shape)
-    value = _binary(columns.value, pa.binary())
+    value = binary_array(columns.value, pa.binary())
     kind = np.where(columns.value.valid == 0, KIND_TOMBSTONE, KIND_RAW).astype(np.int32)
     typed = decoded(shape, value) if is_typed else None
     schema_id = pa.nulls(len(columns), pa.int32())
@@ -93,19 +93,19 @@ def to_arrow(columns: Columns, shape: TableShape, *, is_typed: bool = True) -> p
         "_timestamp": _fixed(columns.timestamp_ms * 1000, has_timestamp, pa.timestamp("us", tz="UTC")),
         "_timestamp_type": pa.array(columns.timestamp_type),
         "_kind": pa.array(kind),
-        "_key": _binary(columns.key, pa.binary()),
+        "_key": binary_array(columns.key, pa.binary()),
         "_headers": pa.Array.from_buffers(
             headers,
             len(columns),
             [_bitmap(has_headers), pa.py_buffer(columns.header_offsets)],
             children=[
                 pa.StructArray.from_arrays(
-                    [_binary(columns.header_key, pa.string()), _binary(columns.header_value, pa.binary())],
+                    [binary_array(columns.header_key, pa.string()), binary_array(columns.header_value, pa.binary())],
                     fields=list(headers.value_type),
                 )
             ],
         ),
-        "_headers_raw": _binary(columns.headers_raw, pa.binary()),
+        "_headers_raw": binary_array(columns.headers_raw, pa.binary()),
         "_value": value,
         "_schema_id": schema_id,
         "_crc": pa.array(columns.crc),
@@ -126,7 +126,8 @@ def _fixed(values: npt.NDArray[Any], valid: npt.NDArray[Any], kind: pa.DataType)
     return pa.Array.from_buffers(kind, len(values), [_bitmap(valid), pa.py_buffer(values)])
 
 
-def _binary(column: Binary, kind: pa.DataType) -> pa.Array:
+def binary_array(column: Binary, kind: pa.DataType) -> pa.Array:
+    """Shares the column's memory."""
     buffers = [_bitmap(column.valid), pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
     return pa.Array.from_buffers(kind, len(column.valid), buffers)
 
@@ -136,7 +137,7 @@ def _without(column: Binary, left_out: npt.NDArray[np.bool_]) -> pa.Array:
     valid = (column.valid != 0) & ~left_out
     if not valid.any():
         return pa.nulls(len(valid), pa.binary())
-    return _binary(Binary(column.offsets, column.data, valid), pa.binary())
+    return binary_array(Binary(column.offsets, column.data, valid), pa.binary())
 
 
 def canonical(table: pa.Table, names: Sequence[str], shape: TableShape) -> pa.Table:

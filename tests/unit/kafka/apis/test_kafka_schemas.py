@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from support.clients.batches import batch
 from support.clients.wire import Client, span, with_door
 from support.fakes.streams import FakeStreams
-from support.schemas.avro import framed
+from support.schemas.avro import framed, written
 from support.schemas.door import RegistryDoor, record
 
 from lakestream.errors import Unavailable
@@ -130,7 +130,7 @@ def test_hidden_versions_count_and_those_that_are_gone_for_good_do_not(monkeypat
 
 
 def test_an_unknown_id_is_asked_for_once_in_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schemas, "PAUSE_S", 0.3)
+    monkeypatch.setattr(schemas, "MISSED_S", 0.3)
     store = CountingStore()
 
     async def test(streams: FakeStreams, client: Client) -> None:
@@ -232,5 +232,50 @@ def test_what_validation_may_be() -> None:
             await streams.topics.create(f"t-{value}", 1, {"lakestream.schema.validation": value})
         with pytest.raises(Exception, match=r"lakestream.schema.validation=strict cannot be: it takes one of none, id"):
             await streams.topics.create("t", 1, {"lakestream.schema.validation": "strict"})
+
+    with_door(test)
+
+
+def test_full_validation_decodes_every_value() -> None:
+    order = record("id", ("n", "int"))
+
+    async def test(streams: FakeStreams, client: Client) -> None:
+        door = RegistryDoor(streams.store)
+        await streams.topics.create("orders", 1, {"lakestream.schema.validation": "full"})
+        first = await door.register(SUBJECT, order)
+        second = await door.register(SUBJECT, record("id", ("n", "int"), ("more", "boolean", False)))
+        good = framed(first, written(order, {"id": "o1", "n": 1}))
+        newer = framed(second, good[5:] + b"\1")
+        assert (await sent(client, batch(good, None, newer))).error_code is ErrorCode.none
+        for compression in (0, 4):
+            run = batch(good, good[:-1], newer, None, newer[:-1], framed(second, good[5:]), compression=compression)
+            answer = await sent(client, run)
+            assert answer.error_code is ErrorCode.invalid_record
+            told = {each.batch_index: each.batch_index_error_message for each in answer.record_errors}
+            assert list(told) == [1, 4, 5]
+            assert told[1].startswith(f"the value does not decode by schema {first}: ")
+        answer = await sent(client, batch(good, b"bad", framed(99, b"")))
+        assert [each.batch_index for each in answer.record_errors] == [1, 2]
+        assert streams.appended == 1
+
+    with_door(test)
+
+
+def test_values_of_other_topics_are_not_held_up_by_decoding() -> None:
+    """A batch that is decoded is aside; the event loop goes on."""
+
+    async def test(streams: FakeStreams, client: Client) -> None:
+        door = RegistryDoor(streams.store)
+        streams.max_batch_bytes = 8 << 20
+        await streams.topics.create("orders", 1, {"lakestream.schema.validation": "full"})
+        await streams.topics.create("plain", 1, {})
+        known = await door.register(SUBJECT, record("id"))
+        value = framed(known, written(record("id"), {"id": "x" * 100}))
+        other = await Client.connect(client.writer.get_extra_info("peername")[1])
+        client.send(0, 9, produce(("orders", 0, batch(*[value] * 20_000))))
+        for _ in range(3):
+            assert (await sent(other, batch(b"v"), "plain")).error_code is ErrorCode.none
+        assert (await client.receive()).responses[0].partition_responses[0].error_code is ErrorCode.none
+        await other.close()
 
     with_door(test)
