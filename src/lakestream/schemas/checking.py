@@ -85,7 +85,7 @@ def _explanation(value: bytes, schema: ValueSchema) -> str:
             f"schema {schema.schema_id} cannot be used to decode values: {trouble}. With"
             " lakestream.schema.validation=id the topic would take them"
         )
-    return f"the value does not decode by schema {schema.schema_id}: {explained(shape, value)}"
+    return f"the value does not decode: {explained(shape, value)}"
 
 
 def _value(values: Binary, row: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Settings as Redpanda and AutoMQ call them, which become ours when they are given. Pure.
+"""Settings as Confluent, Redpanda and AutoMQ call them, which become ours when they are given. Pure.
 
 Only what means the same is taken. A name that is none of these is no setting, under their prefixes as elsewhere.
 """
@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from lakestream.errors import InvalidSetting
-from lakestream.metadata.topics.option_list import COMMIT_INTERVAL, VALUE_FORMAT, VALUE_SUBJECT
+from lakestream.metadata.topics.option_list import (
+    BY_ID,
+    COMMIT_INTERVAL,
+    NO_VALIDATION,
+    SCHEMA_VALIDATION,
+    VALUE_FORMAT,
+    VALUE_SUBJECT,
+    switch,
+)
 
 _REDPANDA_MODES: Final = {
     "key_value": "raw",
@@ -50,6 +58,23 @@ def _automq_enable(text: str) -> dict[str, str]:
     return {}
 
 
+def _validation(text: str) -> dict[str, str]:
+    return {SCHEMA_VALIDATION: BY_ID if switch(text) else NO_VALIDATION}
+
+
+def _key_validation(text: str) -> dict[str, str]:
+    if switch(text):
+        raise ValueError("keys are taken as they are: it takes false")
+    return {}
+
+
+def _naming(text: str) -> dict[str, str]:
+    """Confluent's class names are long, Redpanda's are short."""
+    if text.strip().rpartition(".")[2] != "TopicNameStrategy":
+        raise ValueError(f"it takes TopicNameStrategy; {VALUE_SUBJECT} names any other subject")
+    return {}
+
+
 def _renamed(name: str) -> Callable[[str], dict[str, str]]:
     return lambda text: {name: text}
 
@@ -62,6 +87,14 @@ ALIASES: Final[Mapping[str, Callable[[str], dict[str, str]]]] = {
     f"{_AUTOMQ}convert.value.type": _automq_value,
     f"{_AUTOMQ}convert.value.by_latest_schema.subject": _renamed(VALUE_SUBJECT),
     f"{_AUTOMQ}convert.key.type": _automq_key,
+    "confluent.value.schema.validation": _validation,
+    "confluent.key.schema.validation": _key_validation,
+    "confluent.value.subject.name.strategy": _naming,
+    "confluent.key.subject.name.strategy": _naming,
+    "redpanda.value.schema.id.validation": _validation,
+    "redpanda.key.schema.id.validation": _key_validation,
+    "redpanda.value.subject.name.strategy": _naming,
+    "redpanda.key.subject.name.strategy": _naming,
 }
 """Each with what its value means in our settings. Raises ValueError for what cannot be."""
 

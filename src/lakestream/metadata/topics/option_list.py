@@ -19,7 +19,10 @@ AS_SENT: Final = "producer"
 PROFILE: Final = "lakestream.profile"
 SCHEMA_VALIDATION: Final = "lakestream.schema.validation"
 NO_VALIDATION: Final = "none"
+BY_ID: Final = "id"
 FULL: Final = "full"
+NAMING_FORMATS: Final = frozenset({"raw", "schema_id"})
+"""Of values that may begin with the id of their schema."""
 DISK: Final = "disk"
 COMMIT_INTERVAL: Final = "lakestream.table.commit.interval.ms"
 VALUE_FORMAT: Final = "lakestream.value.format"
@@ -205,7 +208,7 @@ def updates(text: str) -> str:
 
 
 def schema_validation(text: str) -> str:
-    return _one_of(text, (NO_VALIDATION, "id", FULL))
+    return _one_of(text, (NO_VALIDATION, BY_ID, FULL))
 
 
 def errors(text: str) -> bool:

@@ -13,7 +13,6 @@ from lakestream.errors import InvalidSetting
 from lakestream.metadata.topics import option_list as values
 from lakestream.metadata.topics.option_list import (
     DISK,
-    FULL,
     INERT,
     MAX_MESSAGE_BYTES,
     NO_VALIDATION,
@@ -29,10 +28,7 @@ from lakestream.records.compression import GZIP, LZ4, ZSTD
 
 __all__ = [
     "DISK",
-    "FULL",
-    "NO_VALIDATION",
     "PROFILE",
-    "SCHEMA_VALIDATION",
     "UNLIMITED",
     "TopicOptions",
     "batch_rules",
@@ -180,7 +176,12 @@ def _upsert(keys: tuple[str, ...], transform: str) -> tuple[str, ...]:
 
 def check_settings(given: Mapping[str, str], present: Mapping[str, str]) -> None:
     """Whether a topic may be given these settings, where it has those. Raises `InvalidSetting` with a sentence."""
-    topic_options(given)
+    options = topic_options(given)
+    if options.schema_validation != NO_VALIDATION and options.value_format not in values.NAMING_FORMATS:
+        raise InvalidSetting(
+            f"{SCHEMA_VALIDATION}={options.schema_validation} cannot be with {values.VALUE_FORMAT}="
+            f"{options.value_format}: it is for values that begin with the id of their schema"
+        )
     for name, value in given.items():
         if name in _DEFAULTS or name == MAX_MESSAGE_BYTES or present.get(name) == value:
             continue

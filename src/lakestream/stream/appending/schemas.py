@@ -15,7 +15,8 @@ from typing import Final
 
 from lakestream.errors import LakestreamError, RegistryUnavailable, UnknownSchema
 from lakestream.metadata.topics.list import Topic
-from lakestream.metadata.topics.options import FULL, NO_VALIDATION, SCHEMA_VALIDATION
+from lakestream.metadata.topics.option_list import FULL, NO_VALIDATION, SCHEMA_VALIDATION, VALUE_SUBJECT
+from lakestream.metadata.topics.tables import value_subject
 from lakestream.objects import Buffer
 from lakestream.records import BatchRules, SchemaIds
 from lakestream.schemas.source import SchemaSource
@@ -103,7 +104,8 @@ class TopicSchemas:
         return True
 
     def _subject_of(self, topic: Topic) -> _Subject:
-        key = f"{topic.name}-value", topic.configs.get(SCHEMA_VALIDATION, "").strip() == FULL
+        name = value_subject(topic.name, topic.configs.get(VALUE_SUBJECT, "").strip())
+        key = name, topic.configs.get(SCHEMA_VALIDATION, "").strip() == FULL
         found = self._subjects.get(key)
         if found is None:
             found = self._subjects[key] = _Subject(*key, SchemaIds.of(key[0], ()))

@@ -253,7 +253,7 @@ def test_full_validation_decodes_every_value() -> None:
             assert answer.error_code is ErrorCode.invalid_record
             told = {each.batch_index: each.batch_index_error_message for each in answer.record_errors}
             assert list(told) == [1, 4, 5]
-            assert told[1].startswith(f"the value does not decode by schema {first}: ")
+            assert told[1].startswith("the value does not decode: ")
         answer = await sent(client, batch(good, b"bad", framed(99, b"")))
         assert [each.batch_index for each in answer.record_errors] == [1, 2]
         assert streams.appended == 1

@@ -146,3 +146,31 @@ async def test_a_topic_keeps_what_settings_of_others_mean() -> None:
     for unknown in ("redpanda.iceberg.delete", "automq.table.topic.cdc.field", "lakestream.value.formats"):
         with pytest.raises(InvalidSetting, match="no setting"):
             await topics.create("other", 1, {unknown: "x"})
+
+
+@pytest.mark.parametrize("name", ["confluent.value.schema.validation", "redpanda.value.schema.id.validation"])
+def test_validation_by_the_names_of_others(name: str) -> None:
+    assert resolved({name: "true"}, {}) == {"lakestream.schema.validation": "id"}
+    assert resolved({name: "false"}, {"lakestream.schema.validation": "id"}) == {"lakestream.schema.validation": "none"}
+    key = name.replace("value", "key")
+    assert resolved({key: "false"}, {}) == {}
+    with pytest.raises(InvalidSetting, match="keys are taken as they are"):
+        resolved({key: "true"}, {})
+
+
+@pytest.mark.parametrize("prefix", ["confluent", "redpanda"])
+def test_subjects_are_named_after_topics(prefix: str) -> None:
+    name = f"{prefix}.value.subject.name.strategy"
+    for strategy in ("TopicNameStrategy", "io.confluent.kafka.serializers.subject.TopicNameStrategy"):
+        assert resolved({name: strategy}, {}) == {}
+    with pytest.raises(InvalidSetting, match=r"lakestream.value.subject names any other subject"):
+        resolved({name: "RecordNameStrategy"}, {})
+
+
+@pytest.mark.parametrize("validation", ["id", "full"])
+@pytest.mark.parametrize("value_format", ["latest", "json", "string"])
+def test_values_that_name_no_schema_are_not_looked_at(validation: str, value_format: str) -> None:
+    given = {"lakestream.schema.validation": validation, "lakestream.value.format": value_format}
+    with pytest.raises(InvalidSetting, match="values that begin with the id of their schema"):
+        check_settings(given, {})
+    check_settings(given | {"lakestream.value.format": "schema_id"}, {})
