@@ -11,6 +11,7 @@ import uvicorn
 from lakestream.access import ALLOW_ALL
 from lakestream.catalog.engines.catalog import EngineCatalog
 from lakestream.catalog.engines.opening import InsertOpener
+from lakestream.catalog.engines.streams.creating import StreamDefaults
 from lakestream.errors import Unavailable
 from lakestream.frontier.lag import LagReader, TopicLag
 from lakestream.http import create_app
@@ -28,6 +29,7 @@ from lakestream.node.storage.tables import make_engines, open_catalog
 from lakestream.node.vending import storage_config, storage_credentials
 from lakestream.schemas.registry.registry import SchemaRegistry
 from lakestream.settings import HttpSettings, Settings, listed
+from lakestream.stream.engine import LOCAL
 
 STOP_GRACE_S = 3
 
@@ -55,12 +57,16 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
         feed = Feed(backends.store, Brokers(backends.store).sessions)
         lags = LagReader(backends.store, topics, feed, sweep_ms=settings.pipeline.sweep_ms)
 
+        registry = SchemaRegistry(backends.store, backends.objects, backends.runtime, ALLOW_ALL)
+        has_disk = bool(settings.disk.urls) or backends.objects.url.startswith(LOCAL)
+        defaults = StreamDefaults(settings.kafka.num_partitions, has_disk)
+
         async def lag() -> list[TopicLag]:
             return await lags.read(backends.runtime.clock.now_ms())
 
         config = uvicorn.Config(
             create_app(
-                EngineCatalog(engines, topics, ALLOW_ALL),
+                EngineCatalog(engines, topics, ALLOW_ALL, registry, defaults),
                 table_config=storage_config(settings.bucket, os.environ),
                 credentials=storage_credentials(settings.bucket, os.environ, allowed=place.vend_credentials),
                 metrics=HttpMetrics(backends.registry),
@@ -69,7 +75,7 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
                 ready=Readiness(backends, stop.is_set),
                 elsewhere=catalog.place,
                 hosts=[place.host, told_host, *listed(place.hosts)],
-                registry=SchemaRegistry(backends.store, backends.objects, backends.runtime, ALLOW_ALL),
+                registry=registry,
             ),
             log_config=None,
             access_log=False,

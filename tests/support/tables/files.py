@@ -28,7 +28,10 @@ from lakestream.http import create_app
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.metadata.topics.list import Topics
 from lakestream.model import WrittenFile
+from lakestream.objects import ObjectStore
+from lakestream.objects.memory import MemoryObjects
 from lakestream.runtime import Runtime, system
+from lakestream.schemas.registry.registry import SchemaRegistry
 from lakestream.table.parquet.metrics import file_metrics
 from lakestream.table.schema import iceberg_schema
 from lakestream.table.shape import RAW
@@ -129,9 +132,13 @@ class Door:
         return asyncio.run_coroutine_threadsafe(self.tables.detach(topic_id), self.loop).result(60)
 
 
-def catalog_of(tables: EngineTables, authorizer: Authorizer = ALLOW_ALL) -> EngineCatalog:
-    topics = Topics(tables.commits.pointers._store, tables.commits.runtime)
-    return EngineCatalog(tables, topics, authorizer)
+def catalog_of(
+    tables: EngineTables, authorizer: Authorizer = ALLOW_ALL, objects: ObjectStore | None = None
+) -> EngineCatalog:
+    """`objects`: where the registry keeps its schemas, if that matters."""
+    store, runtime = tables.commits.pointers._store, tables.commits.runtime
+    registry = SchemaRegistry(store, objects or MemoryObjects(runtime.clock), runtime, authorizer)
+    return EngineCatalog(tables, Topics(store, runtime), authorizer, registry)
 
 
 @contextmanager

@@ -7,11 +7,12 @@ from typing import TypeVar
 from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
 
 from lakestream.access import Authorizer, Operation, Principal
 from lakestream.catalog.engines.locations.naming import namespace_folder
 from lakestream.catalog.engines.rights import TableRights
+from lakestream.catalog.engines.streams.creating import STREAM_DEFAULTS, StreamCreator, StreamDefaults
 from lakestream.catalog.engines.tables import EngineTables, NewTable
 from lakestream.catalog.engines.transactions import TableChange, commit_all
 from lakestream.catalog.engines.views.changes import ViewUpdate
@@ -20,6 +21,7 @@ from lakestream.catalog.staging import Current
 from lakestream.errors import UnknownNamespace
 from lakestream.metadata.names.pointers import Namespace, TableName
 from lakestream.metadata.topics.list import Topics
+from lakestream.schemas.registry.registry import SchemaRegistry
 
 T = TypeVar("T")
 F = TypeVar("F")
@@ -28,11 +30,21 @@ _LOCATION = "location"
 
 
 class EngineCatalog:
-    def __init__(self, tables: EngineTables, topics: Topics, authorizer: Authorizer) -> None:
+    """`registry`: where the schemas of streams are that engines make; None: in one of the owner's."""
+
+    def __init__(
+        self,
+        tables: EngineTables,
+        topics: Topics,
+        authorizer: Authorizer,
+        registry: SchemaRegistry | None = None,
+        defaults: StreamDefaults = STREAM_DEFAULTS,
+    ) -> None:
         self._tables = tables
         self._views = tables.views
         self._pointers = tables.commits.pointers
         self._rights = TableRights(self._pointers, topics, authorizer)
+        self._creator = StreamCreator(tables, topics, self._rights, registry, defaults)
 
     @property
     def bucket_url(self) -> str:
@@ -69,6 +81,9 @@ class EngineCatalog:
         return names
 
     async def stage(self, principal: Principal, table: NewTable) -> TableMetadata:
+        wish = await self._creator.wish(table)
+        if wish is not None:
+            return await self._creator.stage(principal, table, wish)
         await self._rights.check(principal, Operation.CREATE, table.name)
         return await self._tables.stage(table)
 
@@ -77,6 +92,9 @@ class EngineCatalog:
         await self._tables.make_folder(staged)
 
     async def create(self, principal: Principal, table: NewTable) -> Current:
+        wish = await self._creator.wish(table)
+        if wish is not None:
+            return await self._creator.create(principal, table, wish)
         await self._rights.check(principal, Operation.CREATE, table.name)
         return await self._tables.create(table)
 
@@ -120,6 +138,10 @@ class EngineCatalog:
         requirements: Sequence[TableRequirement],
         updates: Sequence[TableUpdate],
     ) -> Current:
+        if any(isinstance(requirement, AssertCreate) for requirement in requirements):
+            made = await self._creator.create_staged(principal, name, updates)
+            if made is not None:
+                return made
         await self._rights.check(principal, Operation.WRITE, name)
         return await self._tables.commit(name, requirements, updates)
 

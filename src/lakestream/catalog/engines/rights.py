@@ -29,6 +29,12 @@ class TableRights:
             if not self._authorizer.allows(principal, operation, *resource):
                 raise denied(principal, operation, ResourceKind.TOPIC, str(name))
 
+    def check_new_topic(self, principal: Principal, topic: str) -> None:
+        """As in Kafka: any topic, or topics of this name. Raises `NotAuthorized`."""
+        cluster = self._authorizer.allows(principal, Operation.CREATE, ResourceKind.CLUSTER, CLUSTER_NAME)
+        if not cluster and not self.allows_topic(principal, Operation.CREATE, topic):
+            raise denied(principal, Operation.CREATE, ResourceKind.TOPIC, topic)
+
     async def visible(self, principal: Principal, namespace: Namespace, names: Sequence[str]) -> list[str]:
         """Those tables or views in the namespace that the caller may describe."""
         resources = await self._resources([TableName(namespace, name) for name in names])

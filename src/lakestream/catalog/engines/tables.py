@@ -13,7 +13,13 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV3, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
-from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertCreate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
 
 from lakestream.catalog.embedded.commit import Commits, apply_change
 from lakestream.catalog.engines.changes import check_requirements
@@ -71,7 +77,7 @@ class EngineTables:
         self.bucket_url: Final = bucket_url.rstrip("/")
         self.locations: Final = Locations(bucket_url, locations)
         self.views: Final = EngineViews(commits, self.locations)
-        self._claims = Claims(commits, self.locations)
+        self.claims: Final = Claims(commits, self.locations)
 
     async def load(self, name: TableName) -> Current:
         """Raises `UnknownTable`."""
@@ -92,12 +98,16 @@ class EngineTables:
         """The metadata that the table would begin with; nothing is stored."""
         check_names((*table.name.namespace, table.name.name))
         await self.commits.pointers.namespace(table.name.namespace)
-        await self._check_free(table.name)
-        if table.properties.get("format-version", "2") not in _FORMATS:
-            raise RequestError(f"tables can be made in format version {', '.join(_FORMATS)} only")
+        await self.check_free(table.name)
         table_id = self.commits.runtime.new_id()
         location = (table.location or f"{self.locations.warehouse}/{folder_of(table.name, table_id)}").rstrip("/")
-        await self.commits.run(lambda: self._check_home(location, table.properties))
+        await self.commits.run(lambda: self.check_home(location, table.properties))
+        return self.made(table, table_id, location)
+
+    def made(self, table: NewTable, table_id: UUID, location: str) -> TableMetadata:
+        """The metadata of such a table at this place. Raises `RequestError`."""
+        if table.properties.get("format-version", "2") not in _FORMATS:
+            raise RequestError(f"tables can be made in format version {', '.join(_FORMATS)} only")
         try:
             metadata = new_table_metadata(
                 table.schema,
@@ -132,12 +142,12 @@ class EngineTables:
         present = await self._find(name)
         if present is not None and overwrite and present.table_id == metadata.table_uuid:
             await self._unbound(name)
-            await self._claims.take(metadata)
+            await self.claims.take(metadata)
             pointer = Pointer(metadata_location)
             row = await self.commits.pointers.swing(present.table_id, present.row.version, pointer)
             return Current(present.table_id, row, metadata)
-        await self._check_free(name)
-        await self._claims.take(metadata)
+        await self.check_free(name)
+        await self.claims.take(metadata)
         row = await self._adopt(metadata.table_uuid, Pointer(metadata_location))
         await self._name(name, metadata)
         return Current(metadata.table_uuid, row, metadata)
@@ -150,8 +160,8 @@ class EngineTables:
         if any(isinstance(requirement, AssertCreate) for requirement in requirements):
             if await self._find(name) is not None:
                 raise TableExists("Requirement failed: table already exists")
-            await self._check_free(name)
-            empty = TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())
+            await self.check_free(name)
+            empty = _empty()
             others = [requirement for requirement in requirements if not isinstance(requirement, AssertCreate)]
             return await self._store(name, await self.commits.run(lambda: self._made(empty, Change(others, updates))))
         for _ in range(_COMMIT_ATTEMPTS - 1):
@@ -166,6 +176,14 @@ class EngineTables:
         current = await self.loaded_for(name, updates)
         return await self.commits.commit(current, prepared(current, requirements, updates), outside=True)
 
+    def asked(self, name: TableName, updates: Sequence[TableUpdate]) -> tuple[NewTable, UUID]:
+        """What a commit that makes a table asks for, whatever snapshots it brings, and the UUID that it has for it.
+        Raises `RequestError`."""
+        wanted = [update for update in updates if not isinstance(update, AddSnapshotUpdate | SetSnapshotRefUpdate)]
+        made = apply_change(_empty(), Change((), wanted), None, validate=True)
+        properties = {"format-version": str(made.format_version), **made.properties}
+        return NewTable(name, made.schema(), made.spec(), made.sort_order(), made.location, properties), made.table_uuid
+
     async def loaded_for(self, name: TableName, updates: Sequence[TableUpdate]) -> Current:
         """The table that a commit is for. One that moves it takes the new folder first. Raises `TableRefused`."""
         current = await self.load(name)
@@ -173,7 +191,7 @@ class EngineTables:
         place = moved_to(current.metadata, updates)
         if place is not None and not current.row.pointer.bound:
             await self.commits.run(lambda: self.locations.check_location(place))
-            await self._claims.take(current.metadata.model_copy(update={"location": place}))
+            await self.claims.take(current.metadata.model_copy(update={"location": place}))
         return current
 
     async def take_rows(
@@ -211,7 +229,7 @@ class EngineTables:
                     raise
         if current is not None:
             await self.commits.run(lambda: self.commits.files.delete(doomed, current.metadata.location))
-            await self._claims.release(current.metadata)
+            await self.claims.release(current.metadata)
 
     async def _purged(self, name: TableName) -> Current:
         current = await self.load(name)
@@ -232,7 +250,7 @@ class EngineTables:
         table_id: UUID = metadata.table_uuid
         if await self.commits.pointers.get(table_id) is not None:
             raise Conflict(f"a table with UUID {table_id} is there already")
-        await self._claims.take(metadata)
+        await self.claims.take(metadata)
         current = await self.commits.create(table_id, metadata, bound=False)
         if current.metadata is not metadata:
             raise Conflict(f"a table with UUID {table_id} was made by somebody else just now")
@@ -258,7 +276,7 @@ class EngineTables:
         bound = await self.commits.pointers.bind(table_id, name)
         if bound != name:
             raise TableExists(f"Table already exists: one with the UUID {table_id}, as {bound}")
-        if not await self._claims.hold(metadata):
+        if not await self.claims.hold(metadata):
             raise TableRefused(f"{metadata.location} was taken by another table just now: choose another location")
 
     async def _find(self, name: TableName) -> Current | None:
@@ -267,7 +285,8 @@ class EngineTables:
         except UnknownTable:
             return None
 
-    async def _check_free(self, name: TableName) -> None:
+    async def check_free(self, name: TableName) -> None:
+        """Raises `TableExists` if a table or a view has that name."""
         try:
             await self.commits.pointers.resolve(name)
         except UnknownTable:
@@ -280,13 +299,14 @@ class EngineTables:
             return
         raise TableExists(f"View with same name already exists: {name}")
 
-    def _check_home(self, location: str, properties: Mapping[str, str]) -> None:
+    def check_home(self, location: str, properties: Mapping[str, str]) -> None:
+        """Of a table that an engine makes. Raises `TableRefused`. Blocking."""
         self.locations.check_location(location)
         check_paths({}, properties, location)
 
     def _made(self, empty: TableMetadata, change: Change) -> TableMetadata:
         metadata = apply_change(empty, change, None, validate=True)
-        self._check_home(metadata.location, metadata.properties)
+        self.check_home(metadata.location, metadata.properties)
         check_brought(self.commits.index, None, metadata)
         return metadata
 
@@ -345,6 +365,11 @@ class EngineTables:
 
 def _living(name: TableName) -> TableRefused:
     return TableRefused(f"{name} is the table of a living topic: delete the topic, and the table is yours")
+
+
+def _empty() -> TableMetadata:
+    """What a table is made of by updates alone."""
+    return TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())
 
 
 def prepared(current: Current, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]) -> Prepare:

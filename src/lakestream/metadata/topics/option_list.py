@@ -27,6 +27,8 @@ DISK: Final = "disk"
 COMMIT_INTERVAL: Final = "lakestream.table.commit.interval.ms"
 VALUE_FORMAT: Final = "lakestream.value.format"
 VALUE_SUBJECT: Final = "lakestream.value.subject"
+STREAM: Final = "lakestream.stream"
+KEY: Final = "lakestream.key"
 
 
 class Option(NamedTuple):
@@ -67,6 +69,8 @@ OPTIONS: Final = (
         "string",
         "Where records wait for the table: diskless, in the bucket; disk, in low-latency stores.",
     ),
+    Option(KEY, "", "string", "The columns whose values are the key of a record that SQL writes, with commas between."),
+    Option(STREAM, "false", "boolean", "Whether DROP TABLE and RENAME TABLE are the topic's affair, too."),
     Option(
         SCHEMA_VALIDATION,
         NO_VALIDATION,
@@ -244,6 +248,11 @@ def subject(text: str) -> str:
     if not found.isprintable() or len(found) > _SUBJECT_MOST:
         raise ValueError(f"it takes a subject of the schema registry, of at most {_SUBJECT_MOST} printable characters")
     return found
+
+
+def words(text: str) -> tuple[str, ...]:
+    """What stands between commas, in order."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def _throttled(text: str) -> None:

@@ -108,6 +108,10 @@ class TopicOptions:
     the subject's latest (`latest`), as `json` or as a `string`."""
     value_subject: str = ""
     """Of the values' schemas; empty: the topic's own, `subject_of`."""
+    is_table_first: bool = False
+    """An engine made it with its table, so that engines may drop and rename both."""
+    key: tuple[str, ...] = ()
+    """The columns whose values are the key of a record that SQL writes."""
 
 
 def topic_options(configs: Mapping[str, str]) -> TopicOptions:
@@ -166,6 +170,8 @@ def _options(settings: frozenset[tuple[str, str]]) -> TopicOptions:
         schema_validation=get(SCHEMA_VALIDATION, values.schema_validation),
         value_format=get(values.VALUE_FORMAT, values.value_format),
         value_subject=get(values.VALUE_SUBJECT, values.subject),
+        is_table_first=get(values.STREAM, values.switch),
+        key=get(values.KEY, values.words),
     )
 
 
@@ -195,6 +201,11 @@ def check_settings(given: Mapping[str, str], present: Mapping[str, str]) -> None
         elif value.strip() != _SETTLED[name].default:
             settled = _SETTLED[name]
             raise InvalidSetting(f"{name} is {settled.default} for every topic and cannot change. {settled.meaning}")
+
+
+def is_setting(name: str) -> bool:
+    """Whether a topic can have a setting of that name, whatever it does."""
+    return name in _DEFAULTS or name in _INERT or name in _SETTLED or name == MAX_MESSAGE_BYTES
 
 
 def is_disk(configs: Mapping[str, str]) -> bool:

@@ -19,6 +19,8 @@ from lakestream.schemas.registry.formats.format import MOST_MESSAGES, Dependency
 
 _INT: Final = range(-(1 << 31), 1 << 31)
 _LONG: Final = range(-(1 << 63), 1 << 63)
+_YOUNGER: Final = ("local-timestamp-", "timestamp-nanos")
+_NESTED: Final = ("type", "fields", "items", "values")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +78,25 @@ def _no_constant(text: str) -> Any:
 
 def _tree(source: Any, names: Names) -> AvroTree:
     try:
-        return make_avsc_object(source, names)
+        return make_avsc_object(_without_unknown(source), names)
     except (AvroException, ValueError, TypeError, KeyError, AttributeError) as error:
         raise invalid(str(error) or type(error).__name__) from error
     except RecursionError as error:
         raise invalid("it is nested too deeply") from error
+
+
+def _without_unknown(source: Any) -> Any:
+    """Without logical types that are younger than the library, which warns of each: they say nothing of the bytes."""
+    if isinstance(source, list):
+        return [_without_unknown(each) for each in source]
+    if not isinstance(source, dict):
+        return source
+    unknown = str(source.get("logicalType", "")).startswith(_YOUNGER)
+    return {
+        name: _without_unknown(each) if name in _NESTED else each
+        for name, each in source.items()
+        if not (unknown and name == "logicalType")
+    }
 
 
 def _check_defaults(tree: Any, seen: set[int]) -> None:
