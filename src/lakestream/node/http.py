@@ -11,7 +11,7 @@ import uvicorn
 from lakestream.access import ALLOW_ALL
 from lakestream.catalog.engines.catalog import EngineCatalog
 from lakestream.catalog.engines.opening import InsertOpener
-from lakestream.catalog.engines.streams.creating import StreamDefaults
+from lakestream.catalog.engines.streams.wish import StreamDefaults
 from lakestream.errors import Unavailable
 from lakestream.frontier.lag import LagReader, TopicLag
 from lakestream.http import create_app

@@ -49,6 +49,7 @@ class Commits:
     """Implements `TableCommits` for any table, a topic's or an engine's. `stager` stays the caller's to close."""
 
     def __init__(self, store: Store, stager: Stager, judge: Judge | None = None) -> None:
+        self.store: Final = store
         self.pointers: Final = Pointers(store)
         self.stager: Final = stager
         self.files: Final = stager.files

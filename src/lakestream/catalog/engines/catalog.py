@@ -3,6 +3,7 @@ principal. Methods raise `NotAuthorized` and what those of `EngineTables`, `Engi
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 from uuid import UUID
 
@@ -12,7 +13,9 @@ from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
 from lakestream.access import Authorizer, Operation, Principal
 from lakestream.catalog.engines.locations.naming import namespace_folder
 from lakestream.catalog.engines.rights import TableRights
-from lakestream.catalog.engines.streams.creating import STREAM_DEFAULTS, StreamCreator, StreamDefaults
+from lakestream.catalog.engines.streams.changing import NO_SETTINGS, SettingChanges, StreamChanges
+from lakestream.catalog.engines.streams.creating import StreamCreator
+from lakestream.catalog.engines.streams.wish import STREAM_DEFAULTS, StreamDefaults
 from lakestream.catalog.engines.tables import EngineTables, NewTable
 from lakestream.catalog.engines.transactions import TableChange, commit_all
 from lakestream.catalog.engines.views.changes import ViewUpdate
@@ -20,13 +23,22 @@ from lakestream.catalog.engines.views.views import CurrentView, NewView
 from lakestream.catalog.staging import Current
 from lakestream.errors import UnknownNamespace
 from lakestream.metadata.names.pointers import Namespace, TableName
-from lakestream.metadata.topics.list import Topics
+from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.schemas.registry.registry import SchemaRegistry
 
 T = TypeVar("T")
 F = TypeVar("F")
 
 _LOCATION = "location"
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What is left of a commit for the table, and what it says of the topic whose table it is."""
+
+    updates: Sequence[TableUpdate]
+    topic: Topic | None = None
+    settings: SettingChanges = NO_SETTINGS
 
 
 class EngineCatalog:
@@ -45,6 +57,7 @@ class EngineCatalog:
         self._pointers = tables.commits.pointers
         self._rights = TableRights(self._pointers, topics, authorizer)
         self._creator = StreamCreator(tables, topics, self._rights, registry, defaults)
+        self._streams = StreamChanges(tables, topics, self._rights, registry, defaults)
 
     @property
     def bucket_url(self) -> str:
@@ -143,20 +156,56 @@ class EngineCatalog:
             if made is not None:
                 return made
         await self._rights.check(principal, Operation.WRITE, name)
-        return await self._tables.commit(name, requirements, updates)
+        change = await self._checked(principal, TableChange(name, requirements, updates))
+        current = await self._tables.commit(name, requirements, change.updates)
+        await self._settle([change])
+        return current
 
     async def commit_all(self, principal: Principal, changes: Sequence[TableChange]) -> None:
         await self._rights.check(principal, Operation.WRITE, *(change.name for change in changes))
-        await commit_all(self._tables, changes)
+        checked = [await self._checked(principal, change) for change in changes]
+        await commit_all(
+            self._tables, [replace(change, updates=each.updates) for change, each in zip(changes, checked)]
+        )
+        await self._settle(checked)
+
+    async def _checked(self, principal: Principal, change: TableChange) -> _Checked:
+        """What the commit asks of the table alone, and of its topic, if that can be."""
+        topic = await self._topic(change.name)
+        if topic is None:
+            return _Checked(change.updates)
+        updates, settings = await self._streams.checked(principal, topic, change.updates)
+        return _Checked(updates, topic, settings)
+
+    async def _settle(self, changes: Sequence[_Checked]) -> None:
+        for change in changes:
+            if change.topic is not None:
+                await self._streams.settle(change.topic, change.settings)
+
+    async def _topic(self, name: TableName) -> Topic | None:
+        """Whose table it is, if a living topic's. Raises `UnknownTable`."""
+        return await self._streams.topic_of(await self._pointers.resolve(name))
+
+    async def told(self, current: Current) -> dict[str, str]:
+        """What else a table shows among its properties: a stream's, the settings of its topic."""
+        return await self._streams.told(current)
 
     async def drop(self, principal: Principal, name: TableName, *, purge: bool) -> None:
         await self._rights.check(principal, Operation.DELETE, name)
-        await self._tables.drop(name, purge=purge)
+        topic = await self._topic(name)
+        if topic is not None:
+            await self._streams.drop(principal, topic, purge=purge)
+        else:
+            await self._tables.drop(name, purge=purge)
 
     async def rename(self, principal: Principal, name: TableName, to: TableName) -> None:
         await self._rights.check(principal, Operation.ALTER, name)
         await self._rights.check(principal, Operation.CREATE, to)
-        await self._tables.rename(name, to)
+        topic = await self._topic(name)
+        if topic is not None:
+            await self._streams.rename(topic, to)
+        else:
+            await self._tables.rename(name, to)
 
     async def json(self, metadata: TableMetadata) -> str:
         """The metadata as it is stored and told."""

@@ -29,6 +29,11 @@ class TableRights:
             if not self._authorizer.allows(principal, operation, *resource):
                 raise denied(principal, operation, ResourceKind.TOPIC, str(name))
 
+    def check_topic(self, principal: Principal, operation: Operation, topic: str) -> None:
+        """Raises `NotAuthorized`."""
+        if not self.allows_topic(principal, operation, topic):
+            raise denied(principal, operation, ResourceKind.TOPIC, topic)
+
     def check_new_topic(self, principal: Principal, topic: str) -> None:
         """As in Kafka: any topic, or topics of this name. Raises `NotAuthorized`."""
         cluster = self._authorizer.allows(principal, Operation.CREATE, ResourceKind.CLUSTER, CLUSTER_NAME)

@@ -15,6 +15,7 @@ from starlette.routing import Route
 from lakestream.catalog.engines.catalog import EngineCatalog
 from lakestream.catalog.engines.tables import NewTable
 from lakestream.catalog.engines.transactions import TableChange
+from lakestream.catalog.staging import Current
 from lakestream.errors import RequestError, Unavailable
 from lakestream.http.iceberg.answers import as_of_time, makes_no_folders, reads_by_time
 from lakestream.http.iceberg.errors import OutcomeUnknown
@@ -97,8 +98,7 @@ class TableRoutes:
             if makes_no_folders(request.headers.get("User-Agent", "")):
                 await self._catalog.make_folder(principal_of(request), table.name, staged)
             return await self._answer(request, None, staged)
-        current = await self._catalog.create(principal_of(request), table)
-        return await self._answer(request, current.location, current.metadata)
+        return await self._told(request, await self._catalog.create(principal_of(request), table))
 
     async def register_table(self, request: Request) -> Response:
         wanted = await body_of(request, RegisterTable)
@@ -119,7 +119,9 @@ class TableRoutes:
             raise RequestError(f"snapshots can be all or refs, not {snapshots!r}")
         asked_ms = self._catalog.now_ms()
         current, behind = await self._catalog.load(principal_of(request), name, self._freshen)
-        told = freshness_properties(behind, current.metadata) if behind is not None else {}
+        told = await self._catalog.told(current)
+        if behind is not None:
+            told |= freshness_properties(behind, current.metadata)
         tag = _etag(request, current.location, told)
         if tag in _known_tags(request):
             return Response(status_code=304, headers={"ETag": tag})
@@ -141,7 +143,7 @@ class TableRoutes:
             )
         except Unavailable as error:
             raise OutcomeUnknown(str(error)) from error
-        return await self._answer(request, current.location, current.metadata)
+        return await self._told(request, current)
 
     async def commit_transaction(self, request: Request) -> Response:
         wanted = await body_of(request, CommitTransaction)
@@ -169,6 +171,9 @@ class TableRoutes:
 
     def _vended(self) -> list[dict[str, Any]]:
         return [{"prefix": self._catalog.bucket_url, "config": self._credentials}] if self._credentials else []
+
+    async def _told(self, request: Request, current: Current) -> Response:
+        return await self._answer(request, current.location, current.metadata, await self._catalog.told(current))
 
     async def _answer(
         self,

@@ -284,17 +284,24 @@ class Topics:
                 raise InvalidSetting(f"table {topic.topic_id} is or was the table of another topic, or becomes one now")
 
     async def alter(
-        self, name: str, change: Callable[[Mapping[str, str]], dict[str, str]], *, dry_run: bool = False
+        self,
+        name: str,
+        change: Callable[[Mapping[str, str]], dict[str, str]],
+        *,
+        dry_run: bool = False,
+        renames_table: bool = False,
     ) -> Topic:
         """Gives the topic the settings that `change` makes of its present ones, by compare-and-set: whoever loses a
-        race computes anew. Raises `UnknownStream`, `InvalidSetting`, and what `change` raises."""
+        race computes anew. `renames_table`: its table has another name now, and the setting follows. Raises
+        `UnknownStream`, `InvalidSetting`, and what `change` raises."""
         address = Address(SHARD, f"name/{name}")
         [entry] = await self._store.get([address])
         while entry is not None:
             topic = codec.decode(entry.value, Topic, address)
             configs = resolved(change(topic.configs), topic.configs)
             check_settings(configs, topic.configs)
-            _check_fixed(topic, configs)
+            if not renames_table:
+                _check_fixed(topic, configs)
             altered = msgspec.structs.replace(topic, configs=configs)
             if dry_run or configs == topic.configs:
                 return altered

@@ -7,7 +7,6 @@ it (`frontier.moving.advance.ensure_table`).
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
@@ -19,13 +18,12 @@ from lakestream.access import Principal
 from lakestream.catalog.binding import ALIAS, check_alias
 from lakestream.catalog.engines.rights import TableRights
 from lakestream.catalog.engines.streams.first import AskedTable, asked_table, dressed, schema_text
-from lakestream.catalog.engines.streams.wish import StreamWish, defaults_of, read_wish
+from lakestream.catalog.engines.streams.wish import StreamDefaults, StreamWish, defaults_of, read_wish
 from lakestream.catalog.engines.tables import EngineTables, NewTable
 from lakestream.catalog.first import first_metadata
 from lakestream.catalog.staging import Current
 from lakestream.errors import (
     Conflict,
-    InvalidSetting,
     RegistryProblem,
     RegistryRefused,
     RequestError,
@@ -35,7 +33,6 @@ from lakestream.errors import (
 )
 from lakestream.metadata.names.pointers import TableName, check_names
 from lakestream.metadata.topics.list import Begun, Topic, Topics
-from lakestream.metadata.topics.options import is_disk
 from lakestream.metadata.topics.tables import DEFAULT_NAMESPACE, clashing_name, detached_name, table_name
 from lakestream.objects.paths import is_inside
 from lakestream.schemas.registry.model import Schema, SchemaType, parse_subject
@@ -47,17 +44,6 @@ _log = logging.getLogger(__name__)
 
 _PROVISIONAL: Final = 0
 """A schema's id before it is registered."""
-
-
-@dataclass(frozen=True, slots=True)
-class StreamDefaults:
-    """`partitions`: of a topic whose creator does not say. `has_disk`: whether there are disk stores."""
-
-    partitions: int = 1
-    has_disk: bool = True
-
-
-STREAM_DEFAULTS: Final = StreamDefaults()
 
 
 class StreamCreator:
@@ -156,8 +142,7 @@ class StreamCreator:
         self._first(table, wish, asked, topic_id)
         await self._tables.check_free(table.name)
         await self._check_place(wish, topic_id, table)
-        if is_disk(wish.configs) and not self._defaults.has_disk:
-            raise InvalidSetting("lakestream.profile=disk cannot be: there are no disk stores")
+        self._defaults.check_profile(wish.configs)
         try:
             await self._topics.check_new(wish.topic, wish.partitions, wish.configs)
         except StreamExists as error:

@@ -8,8 +8,8 @@ from lakestream.catalog.binding import ALIAS
 from lakestream.catalog.engines.properties import is_on
 from lakestream.errors import InvalidSetting, RequestError
 from lakestream.metadata.names.rows import TableName
-from lakestream.metadata.topics.option_list import STREAM, VALUE_FORMAT, VALUE_SUBJECT
-from lakestream.metadata.topics.options import is_setting
+from lakestream.metadata.topics.option_list import PROFILE, STREAM, VALUE_FORMAT, VALUE_SUBJECT
+from lakestream.metadata.topics.options import is_disk, is_setting
 from lakestream.metadata.topics.tables import DEFAULT_NAMESPACE, check_alias, table_name
 from lakestream.schemas.deriving import FORMATS
 from lakestream.table.schema import TOPIC_PROPERTY
@@ -32,6 +32,24 @@ class StreamWish:
     subject: str
     configs: Mapping[str, str]
     properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDefaults:
+    """`partitions`: of a topic whose creator does not say. `has_disk`: whether there are disk stores."""
+
+    partitions: int = 1
+    has_disk: bool = True
+
+    def check_profile(self, configs: Mapping[str, str]) -> None:
+        """Raises `InvalidSetting` for a profile that the brokers do not have."""
+        if is_disk(configs) and not self.has_disk:
+            raise InvalidSetting(
+                f"{PROFILE}=disk cannot be: the brokers have no disk stores. Name some in their settings, [disk] stores"
+            )
+
+
+STREAM_DEFAULTS: Final = StreamDefaults()
 
 
 def defaults_of(namespace: Mapping[str, str]) -> dict[str, str]:
