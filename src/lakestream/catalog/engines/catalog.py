@@ -164,14 +164,14 @@ class EngineCatalog:
     async def commit_all(self, principal: Principal, changes: Sequence[TableChange]) -> None:
         await self._rights.check(principal, Operation.WRITE, *(change.name for change in changes))
         checked = [await self._checked(principal, change) for change in changes]
-        await commit_all(
-            self._tables, [replace(change, updates=each.updates) for change, each in zip(changes, checked)]
-        )
+        left = [replace(change, updates=each.updates) for change, each in zip(changes, checked, strict=True)]
+        await commit_all(self._tables, left)
         await self._settle(checked)
 
     async def _checked(self, principal: Principal, change: TableChange) -> _Checked:
         """What the commit asks of the table alone, and of its topic, if that can be."""
-        topic = await self._topic(change.name)
+        makes = any(isinstance(requirement, AssertCreate) for requirement in change.requirements)
+        topic = None if makes else await self._topic(change.name)
         if topic is None:
             return _Checked(change.updates)
         updates, settings = await self._streams.checked(principal, topic, change.updates)
