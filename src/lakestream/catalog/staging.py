@@ -58,8 +58,11 @@ class Current:
 
 
 class Change(NamedTuple):
+    """`evolves`: the updates change the shape of a stream's table, which no engine may by itself."""
+
     requirements: Sequence[TableRequirement]
     updates: Sequence[TableUpdate]
+    evolves: bool = False
 
 
 Prepare = Callable[[TableMetadata, list[str]], Change]

@@ -6,7 +6,7 @@ the same in Iceberg's words, `parquet.arrow` in Arrow's. Every shape has the col
 by their names; the others are columns of the value, before or after them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -41,7 +41,8 @@ Content = Literal["", "enum", "json", "uuid"]
 
 class TableColumn(msgspec.Struct, frozen=True, array_like=True):
     """`kind` is Iceberg's word for a type; a list has its element `below` it, a map its key and its value, a struct its
-    fields. `source`: the field's name in the schemas, where that cannot be a column's.
+    fields. `source`: the field's name in the schemas, where that cannot be a column's. `former`: names that the column
+    had, under which it is in files, and its field in schemas.
 
     `has_statistics`: a file has bounds and null counts of it, where they prune, tell every row, or let a reader leave
     the column out. `is_full`: manifests have its bounds uncut. `is_noise`: it does not compress."""
@@ -59,6 +60,7 @@ class TableColumn(msgspec.Struct, frozen=True, array_like=True):
     scale: int = 0
     content: Content = ""
     source: str = ""
+    former: tuple[str, ...] = ()
 
 
 _HEADER: Final = (
@@ -107,6 +109,11 @@ class TableShape(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=Tru
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
+
+    def stored_names(self, names: Sequence[str]) -> list[str]:
+        """Under which names files may have these columns: one of them has each of its own once."""
+        former = {column.name: column.former for column in self.columns if column.former}
+        return [*names, *(old for name in names for old in former.get(name, ()))]
 
     @property
     def value_columns(self) -> tuple[TableColumn, ...]:

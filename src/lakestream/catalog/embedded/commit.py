@@ -141,7 +141,7 @@ class Commits:
                 return None
             added: Sequence[DataFile] = ()
             if current.row.pointer.bound:
-                check_change(current.metadata, metadata, outside=outside)
+                check_change(current.metadata, metadata, outside=outside and not change.evolves)
             if outside:
                 check_paths(current.metadata.properties, metadata.properties, metadata.location)
                 check_brought(self.index, current.metadata, metadata)

@@ -13,6 +13,7 @@ from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate
 from lakestream.access import Authorizer, Operation, Principal
 from lakestream.catalog.engines.locations.naming import namespace_folder
 from lakestream.catalog.engines.rights import TableRights
+from lakestream.catalog.engines.streams.altering import ColumnChanges
 from lakestream.catalog.engines.streams.changing import NO_SETTINGS, SettingChanges, StreamChanges
 from lakestream.catalog.engines.streams.creating import StreamCreator
 from lakestream.catalog.engines.streams.wish import STREAM_DEFAULTS, StreamDefaults
@@ -39,6 +40,7 @@ class _Checked:
     updates: Sequence[TableUpdate]
     topic: Topic | None = None
     settings: SettingChanges = NO_SETTINGS
+    shape_text: str | None = None
 
 
 class EngineCatalog:
@@ -58,6 +60,7 @@ class EngineCatalog:
         self._rights = TableRights(self._pointers, topics, authorizer)
         self._creator = StreamCreator(tables, topics, self._rights, registry, defaults)
         self._streams = StreamChanges(tables, topics, self._rights, registry, defaults)
+        self._columns = ColumnChanges(registry)
 
     @property
     def bucket_url(self) -> str:
@@ -157,25 +160,32 @@ class EngineCatalog:
                 return made
         await self._rights.check(principal, Operation.WRITE, name)
         change = await self._checked(principal, TableChange(name, requirements, updates))
-        current = await self._tables.commit(name, requirements, change.updates)
+        current = await self._tables.commit(name, requirements, change.updates, change.shape_text)
         await self._settle([change])
         return current
 
     async def commit_all(self, principal: Principal, changes: Sequence[TableChange]) -> None:
         await self._rights.check(principal, Operation.WRITE, *(change.name for change in changes))
         checked = [await self._checked(principal, change) for change in changes]
-        left = [replace(change, updates=each.updates) for change, each in zip(changes, checked, strict=True)]
+        left = [
+            replace(change, updates=each.updates, shape_text=each.shape_text)
+            for change, each in zip(changes, checked, strict=True)
+        ]
         await commit_all(self._tables, left)
         await self._settle(checked)
 
     async def _checked(self, principal: Principal, change: TableChange) -> _Checked:
         """What the commit asks of the table alone, and of its topic, if that can be."""
         makes = any(isinstance(requirement, AssertCreate) for requirement in change.requirements)
-        topic = None if makes else await self._topic(change.name)
-        if topic is None:
+        current = None if makes else await self._tables.load(change.name)
+        topic = None if current is None else await self._streams.topic_of(current.table_id)
+        if current is None or topic is None:
             return _Checked(change.updates)
         updates, settings = await self._streams.checked(principal, topic, change.updates)
-        return _Checked(updates, topic, settings)
+        altered = await self._columns.altered(principal, topic, current, updates)
+        if altered.key:
+            settings = settings.with_key(altered.key)
+        return _Checked(altered.updates, topic, settings, altered.shape_text)
 
     async def _settle(self, changes: Sequence[_Checked]) -> None:
         for change in changes:

@@ -48,6 +48,7 @@ from lakestream.errors import (
 from lakestream.metadata.names.pointers import Pointer, PointerRow, TableName, check_names
 from lakestream.metadata.store import ABSENT
 from lakestream.objects.paths import is_inside
+from lakestream.table.schema import SHAPE_PROPERTY
 
 _COMMIT_ATTEMPTS: Final = 10
 _FORMATS: Final = ("1", "2", "3")
@@ -153,7 +154,11 @@ class EngineTables:
         return Current(metadata.table_uuid, row, metadata)
 
     async def commit(
-        self, name: TableName, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]
+        self,
+        name: TableName,
+        requirements: Sequence[TableRequirement],
+        updates: Sequence[TableUpdate],
+        shape_text: str | None = None,
     ) -> Current:
         """Changes the table's present state, or makes a table that was staged. What an engine relies on is
         in its requirements: as long as they hold, a commit of somebody else that comes first is no conflict."""
@@ -169,12 +174,14 @@ class EngineTables:
             if await self.take_rows(current, requirements, updates):
                 return await self.load(name)
             try:
-                return await self.commits.commit(current, prepared(current, requirements, updates), outside=True)
+                return await self.commits.commit(
+                    current, prepared(current, requirements, updates, shape_text), outside=True
+                )
             except Conflict:
                 if (await self.load(name)).location == current.location:
                     raise
         current = await self.loaded_for(name, updates)
-        return await self.commits.commit(current, prepared(current, requirements, updates), outside=True)
+        return await self.commits.commit(current, prepared(current, requirements, updates, shape_text), outside=True)
 
     def asked(self, name: TableName, updates: Sequence[TableUpdate]) -> tuple[NewTable, UUID]:
         """What a commit that makes a table asks for, whatever snapshots it brings, and the UUID that it has for it.
@@ -372,10 +379,19 @@ def _empty() -> TableMetadata:
     return TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())
 
 
-def prepared(current: Current, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]) -> Prepare:
-    """An engine's commit. Snapshots of a stream's table get its offset vector."""
+def prepared(
+    current: Current,
+    requirements: Sequence[TableRequirement],
+    updates: Sequence[TableUpdate],
+    shape_text: str | None = None,
+) -> Prepare:
+    """An engine's commit. Snapshots of a stream's table get its offset vector. `shape_text`: of the shape that the
+    updates were made for, if they change it."""
 
     def prepare(metadata: TableMetadata, _written: list[str]) -> Change:
-        return Change(requirements, list(stamped(metadata, updates)) if current.row.pointer.bound else updates)
+        if shape_text not in (None, metadata.properties.get(SHAPE_PROPERTY)):
+            raise Conflict("Requirement failed: the stream's schema changed meanwhile: load the table again")
+        wanted = list(stamped(metadata, updates)) if current.row.pointer.bound else updates
+        return Change(requirements, wanted, evolves=shape_text is not None)
 
     return prepare

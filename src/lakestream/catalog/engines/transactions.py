@@ -19,6 +19,8 @@ class TableChange:
     name: TableName
     requirements: Sequence[TableRequirement]
     updates: Sequence[TableUpdate]
+    shape_text: str | None = None
+    """Of the stream's shape that the updates were made for, if they change it."""
 
 
 async def commit_all(tables: EngineTables, changes: Sequence[TableChange]) -> None:
@@ -34,7 +36,9 @@ async def commit_all(tables: EngineTables, changes: Sequence[TableChange]) -> No
     try:
         for change in changes:
             current = await tables.loaded_for(change.name, change.updates)
-            made = await commits.stage(current, prepared(current, change.requirements, change.updates), outside=True)
+            made = await commits.stage(
+                current, prepared(current, change.requirements, change.updates, change.shape_text), outside=True
+            )
             # A table that only has to be as required is moved to where it is, so that it cannot change meanwhile.
             staged.append((current, made or Staged(current.metadata, current.location, [])))
         moves = [Move(current.table_id, current.row.version, made.location) for current, made in staged]

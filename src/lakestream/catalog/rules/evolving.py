@@ -34,12 +34,17 @@ def _check_columns(before: Sequence[TableColumn], after: Sequence[TableColumn]) 
     found = {column.field_id: column for column in after}
     for old in before:
         new = found.get(old.field_id)
-        if new is None or (new.name, new.source, new.is_required) != (old.name, old.source, old.is_required):
+        if new is None or (new.source, new.is_required) != (old.source, old.is_required) or not _goes_on(old, new):
             raise ValueError(f"column {old.name} of the table would be lost or renamed")
-        same = (new.precision, new.scale, new.content) == (old.precision, old.scale, old.content)
+        same = (new.scale, new.content) == (old.scale, old.content) and new.precision >= old.precision
         if not same or (new.kind != old.kind and (old.kind, new.kind) not in _WIDER):
             raise ValueError(f"column {old.name} of the table would become another type than {old.kind}")
         _check_columns(old.below, new.below)
+
+
+def _goes_on(old: TableColumn, new: TableColumn) -> bool:
+    """Under the names that it had: files have it by those."""
+    return {old.name, *old.former} <= {new.name, *new.former}
 
 
 def _ids(columns: Sequence[TableColumn]) -> Iterator[int]:

@@ -7,9 +7,11 @@ from typing import Final
 from lakestream.errors import InvalidSchema
 from lakestream.schemas.codecs.avro.codec import CODEC as AVRO_CODEC
 from lakestream.schemas.deriving.avro import avro_text
+from lakestream.schemas.deriving.avro_editing import edited_avro
 from lakestream.table.shape import TableColumn
 
 _DERIVE: Final[Mapping[str, Callable[[str, Sequence[TableColumn]], str]]] = {"AVRO": avro_text}
+_EDIT: Final[Mapping[str, Callable[[str, Sequence[TableColumn], Sequence[TableColumn]], str]]] = {"AVRO": edited_avro}
 _CODECS: Final = {"AVRO": AVRO_CODEC}
 FORMATS: Final = tuple(_DERIVE)
 """Those that a schema can be derived in."""
@@ -21,6 +23,17 @@ def derive(kind: str, name: str, columns: Sequence[TableColumn]) -> str:
     if not columns:
         raise InvalidSchema("a stream needs a column for its values")
     return _DERIVE[kind](name, columns)
+
+
+def edited(kind: str, text: str, before: Sequence[TableColumn], after: Sequence[TableColumn]) -> str:
+    """The next schema after `text`, of a table whose columns were `before` and shall be `after`. Raises
+    `InvalidSchema` with a sentence."""
+    edit = _EDIT.get(kind)
+    if edit is None:
+        raise InvalidSchema(
+            f"columns of values in {kind} change with their schema: register its next version, and the table follows"
+        )
+    return edit(text, before, after)
 
 
 def codec_of(kind: str) -> str:

@@ -8,7 +8,18 @@ from lakestream.schemas.mapping.merging import (
     ROOT,
     leaf,
     merged,
+    names_of,
     source_of,
 )
 
-__all__ = ["FIRST_VALUE_ID", "MAX_COLUMNS", "MAX_LEVELS", "RESERVED_NAMES", "ROOT", "leaf", "merged", "source_of"]
+__all__ = [
+    "FIRST_VALUE_ID",
+    "MAX_COLUMNS",
+    "MAX_LEVELS",
+    "RESERVED_NAMES",
+    "ROOT",
+    "leaf",
+    "merged",
+    "names_of",
+    "source_of",
+]

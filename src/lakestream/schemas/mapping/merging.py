@@ -58,12 +58,21 @@ def _merge(
     reserved: Iterable[str],
     path: str,
 ) -> tuple[TableColumn, ...]:
-    found = {source_of(column): column for column in columns if column.name not in SYSTEM_NAMES or path}
-    taken = {column.name.lower() for column in columns} | set(reserved)
+    present_by = {
+        name: column
+        for column in columns
+        if column.name not in SYSTEM_NAMES or path
+        for name in reversed(names_of(column))
+    }
+    taken = {name.lower() for column in columns for name in (column.name, *column.former)} | set(reserved)
     result = list(columns)
+    met: dict[int, str] = {}
     for each in wanted:
-        present = found.get(source_of(each))
+        present = present_by.get(source_of(each))
         if present is not None:
+            other = met.setdefault(present.field_id, each.name)
+            if other != each.name:
+                raise InvalidSchema(f"{path}{each.name} and {other} are one column of the table, which was renamed")
             result[result.index(present)] = _widened(present, each, next_id, f"{path}{each.name}")
         else:
             name = _free_name(each.name, taken)
@@ -81,6 +90,8 @@ def _widened(present: TableColumn, wanted: TableColumn, next_id: Callable[[], in
     if kinds == ("long", "int") and not wanted.content:
         return present
     same = ("kind", "precision", "scale", "content")
+    if kinds == ("decimal", "decimal") and present.scale == wanted.scale:
+        return msgspec.structs.replace(present, precision=max(present.precision, wanted.precision))
     if any(getattr(present, each) != getattr(wanted, each) for each in same):
         raise InvalidSchema(f"{path} is {_told(present)} in the table and {_told(wanted)} in the schema")
     return msgspec.structs.replace(present, below=_merge(present.below, wanted.below, next_id, (), f"{path}."))
@@ -89,6 +100,11 @@ def _widened(present: TableColumn, wanted: TableColumn, next_id: Callable[[], in
 def source_of(column: TableColumn) -> str:
     """What schemas know it by: a name, or the number of a field of Protobuf."""
     return column.source or column.name
+
+
+def names_of(column: TableColumn) -> tuple[str, ...]:
+    """Everything that schemas may know it by: a column that was renamed has fields of several names."""
+    return (source_of(column), column.name, *column.former) if column.former else (source_of(column),)
 
 
 def _told(column: TableColumn) -> str:

@@ -38,6 +38,7 @@ def read_history(
     cache = SharedCache(_CACHE_BYTES)
     rows = RowReader(store, cache)
     names = list(dict.fromkeys((*_PLACE, *columns)))
+    stored = shape.stored_names(names)
     with asyncio.Runner() as runner:
         deleted = runner.run(load_deletes(deletes, store, cache))
         for file in files:
@@ -46,7 +47,7 @@ def read_history(
                 partitions, offsets = (about.partition_min, about.partition_max), (about.offset_min, about.offset_max)
                 if not ranges.may_hold(partitions, offsets) or about.timestamp_max_ms < (oldest_ms or 0):
                     continue
-                table = runner.run(store.read(about, group.footer, names, lambda read: canonical(read, names, shape)))
+                table = runner.run(store.read(about, group.footer, stored, lambda read: canonical(read, names, shape)))
                 partition, offset, _ = places_from_arrow(table.select(_PLACE))
                 held = ranges.holds(partition, offset)
                 kept = deleted.kept(file.path, about.first_row, about.row_count)

@@ -144,7 +144,9 @@ def canonical(table: pa.Table, names: Sequence[str], shape: TableShape) -> pa.Ta
     """The columns in the shape's own types, each in one piece."""
     schema = arrow_schema(shape)
     fields = [schema.field(name) for name in names]
-    return pa.Table.from_arrays([_cast(table, field) for field in fields], schema=pa.schema(fields))
+    former = {column.name: column.former for column in shape.columns if column.former}
+    arrays = [_cast(table, field, former.get(field.name, ())) for field in fields]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
 def places_from_arrow(table: pa.Table) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -210,10 +212,11 @@ def _column(table: pa.Table, name: str) -> pa.Array:
     return _cast(table, _SYSTEM[name])
 
 
-def _cast(table: pa.Table, field: pa.Field) -> pa.Array:
-    """One contiguous array of the type that the column has. Its fields may have other ids."""
+def _cast(table: pa.Table, field: pa.Field, former: Sequence[str] = ()) -> pa.Array:
+    """One contiguous array of the type that the column has, which may be there under a former name. Its fields may have
+    other ids."""
     name, kind = field.name, field.type
-    column = _found(table, name)
+    column = next((found for each in (name, *former) if (found := _found(table, each)) is not None), None)
     if column is None:
         column = pa.chunked_array([pa.nulls(table.num_rows, kind)])
     if column.null_count and not field.nullable:

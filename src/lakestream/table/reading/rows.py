@@ -253,6 +253,7 @@ class RowReader:
     ) -> T:
         """What `convert`, which runs in a thread, makes of the record columns, uncached."""
         wanted = [name for name in record_columns(shape) if name not in group.row_group.empty_columns]
+        wanted = shape.stored_names(wanted)
         return await self.files.read(group.row_group, group.footer, wanted, convert, pieces=pieces)
 
 

@@ -123,15 +123,16 @@ class Rewriter:
         groups = await self._rows.groups(file)
         for group in groups[:1]:
             names = group.footer.metadata.schema.to_arrow_schema().names
-            foreign = sorted(set(names) - set(shape.names))
+            foreign = sorted(set(names) - set(shape.stored_names(shape.names)))
             if foreign:
                 raise Unmergeable(f"{file.path} has the columns {', '.join(foreign)}, which would be lost")
         return groups
 
     async def _read(self, group: DecodedGroup, deleted: Deleted, shape: TableShape) -> pa.Table:
         names = shape.names
+        stored = shape.stored_names(names)
         return await self._files.read(
-            group.row_group, group.footer, names, lambda table: _there(table, names, shape, group, deleted)
+            group.row_group, group.footer, stored, lambda table: _there(table, names, shape, group, deleted)
         )
 
 

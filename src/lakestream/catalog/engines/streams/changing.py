@@ -5,7 +5,7 @@ its properties, and stores none.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
@@ -23,7 +23,7 @@ from lakestream.errors import InvalidSetting, RegistryRefused, RequestError, Tab
 from lakestream.metadata.names.pointers import TableName
 from lakestream.metadata.topics.growing import check_growth, grow
 from lakestream.metadata.topics.list import Topic, Topics
-from lakestream.metadata.topics.option_list import STREAM, VALUE_SUBJECT
+from lakestream.metadata.topics.option_list import KEY, STREAM, VALUE_SUBJECT
 from lakestream.metadata.topics.options import is_disk, is_setting
 from lakestream.metadata.topics.tables import check_alias, table_name
 from lakestream.schemas.registry.model import parse_subject
@@ -46,6 +46,10 @@ class SettingChanges:
 
     def applied(self, present: Mapping[str, str]) -> dict[str, str]:
         return {name: value for name, value in {**present, **self.given}.items() if name not in self.removed}
+
+    def with_key(self, key: str) -> "SettingChanges":
+        """The same with another key, unless they say one."""
+        return replace(self, given={KEY: key, **self.given})
 
 
 NO_SETTINGS: Final = SettingChanges({}, frozenset())

@@ -11,7 +11,7 @@ from lakestream.errors import InvalidSchema
 from lakestream.schemas.avro import AvroSchema, AvroType
 from lakestream.schemas.codecs.layout import BRANCH_WORDS, INSTRUCTION_WORDS, Op
 from lakestream.schemas.codecs.slots import ColumnSlot
-from lakestream.schemas.mapping import ROOT, source_of
+from lakestream.schemas.mapping import ROOT, names_of, source_of
 from lakestream.schemas.mapping.avro import branches, is_decimal
 
 MAX_INSTRUCTIONS: Final = 100_000
@@ -91,8 +91,8 @@ class _Compiler:
         return self._list([number for slot in slots for number in slot.empties()])
 
     def fields(self, record: AvroType, slots: Sequence[ColumnSlot]) -> None:
-        by_name = {source_of(slot.column): slot for slot in slots}
-        missing = [slot for name, slot in by_name.items() if name not in record.names]
+        by_name = {name: slot for slot in slots for name in reversed(names_of(slot.column))}
+        missing = [slot for slot in slots if not any(name in record.names for name in names_of(slot.column))]
         if missing:
             self.emit(Op.EMPTY, 0, *self._empty(missing))
         for name, kind in zip(record.names, record.below, strict=True):
