@@ -15,7 +15,8 @@ from lakestream.bucket.rebuilding import Rebuilt, rebuild
 from lakestream.errors import ObjectMissing, StorageError
 from lakestream.metadata import codec
 from lakestream.metadata.counters import known_cluster
-from lakestream.metadata.log.head import PRODUCERS, ProducerState, shard_of
+from lakestream.metadata.log.head import PRODUCERS, Head, ProducerState, shard_of
+from lakestream.metadata.log.partition import decode_head, head_address
 from lakestream.metadata.store import Address
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectInfo
@@ -33,6 +34,7 @@ play stays the same."""
 _REST_S: Final = (0.05, 0.8)
 
 Producers = dict[StreamPartition, dict[int, ProducerState]]
+Heads = dict[StreamPartition, Head]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class LossActor:
         self._deletes_before = 0
 
     async def live(self) -> None:
-        saved: Producers = {}
+        saved: tuple[Heads, Producers] = {}, {}
         while True:
             await asyncio.sleep(self._random.uniform(*_REST_S))
             if self._random.random() < 0.4:
@@ -75,20 +77,25 @@ class LossActor:
             else:
                 await self._lose(saved)
 
-    def _save(self) -> Producers:
+    def _save(self) -> tuple[Heads, Producers]:
+        heads: Heads = {}
         saved: Producers = {}
         self._deletes_before = sum(each.deletes for each in self._history.every_store())
         for partition in self._history.partitions():
             shard = shard_of(partition)
+            for entry in run_now(self._history.store.core.get([head_address(partition)])):
+                found = decode_head(entry, partition)
+                if found is not None:
+                    heads[partition] = found.head
             saved[partition] = {
                 int(entry.key.rpartition("/")[2], 16): codec.decode(
                     entry.value, ProducerState, Address(shard, entry.key)
                 )
                 for entry in run_now(self._history.store.core.range(shard, *PRODUCERS))
             }
-        return saved
+        return heads, saved
 
-    async def _lose(self, saved: Producers) -> None:
+    async def _lose(self, saved: tuple[Heads, Producers]) -> None:
         """All that is read of the present is read before the first wait."""
         history = self._history
         if history.topic is None or not all(map(history.watcher.is_there, history.partitions())):
@@ -107,6 +114,7 @@ class LossActor:
         acked = {partition: dict(history.auditor.acked.get(partition, {})) for partition in history.partitions()}
         cluster = run_now(known_cluster(history.store.core))
         found = await find_wal(bucket, () if cluster is None else (cluster,), lambda _: None)  # type: ignore[arg-type]
+        heads, producers = saved
         for partition, told in acked.items():
             frontier = view.frontier[partition.index]
             try:
@@ -115,8 +123,9 @@ class LossActor:
                     frontier,
                     found.sections.get(partition, ()),
                     found.fates.get(partition, {}),
-                    saved.get(partition, {}),
+                    producers.get(partition, {}),
                     bucket.get_range,
+                    saved=heads.get(partition),
                 )
             except StorageError as error:
                 history.auditor.fail(f"I3: the log of partition {partition.index} cannot be rebuilt: {error}")

@@ -138,7 +138,7 @@ async def find_wal(objects: ObjectStore, clusters: Iterable[str], tell: Tell) ->
         # By the bucket's clock, but a later flush of a session never before an earlier one.
         time_ms = latest[footer.session] = max(info.modified_ms, latest.get(footer.session, 0))
         for span in footer.spans:
-            section = FoundSection(info.key, span, (time_ms, footer.session, footer.flush))
+            section = FoundSection(info.key, span, (time_ms, footer.session, footer.flush), footer.generation)
             found.sections[span.partition].append(section)
         _add_fates(found, footer)
         given_up |= {receipt.object_key for receipt in footer.receipts if not receipt.sections}

@@ -33,6 +33,7 @@ class Candidate:
     batches: tuple[Batch, ...]
     elsewhere: frozenset[int] = frozenset()
     remembered: tuple[tuple[int, int], ...] = ()
+    generation: int = 0
 
     @property
     def unplaced(self) -> list[Batch]:

@@ -2,10 +2,10 @@
 
 What receipts place has its offsets, and so has what saved producers' states remember. A gap between them is filled by
 sections of which no receipt speaks (`gaps`); what is left of those is appended behind the end, except what the
-producer's sequences say is there already or never was. (Where its row had expired, a retry may have landed a second
-time: behind the end it is left out, and so is there once, where the first attempt is.) The table's frontier is where
-the log begins to be needed: a section that is in the table has a receipt (`frontier.receipts`), so what has none is in
-no table.
+producer's sequences say is there already or never was, and what a saved head says was decided before. (Where its row
+had expired, a retry may have landed a second time: behind the end it is left out, and so is there once, where the
+first attempt is.) The table's frontier is where the log begins to be needed: a section that is in the table has a
+receipt (`frontier.receipts`), so what has none is in no table.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -16,7 +16,7 @@ import msgspec
 from lakestream.bucket.gaps import Candidate, KnownBatches, Placement, Waiting, accept, fill, remember
 from lakestream.errors import StorageError
 from lakestream.metadata.log.commit import SEQUENCE_GAP, UNKNOWN_PRODUCER, Batch, batch_at, remembered_offset
-from lakestream.metadata.log.head import Extent, ProducerState
+from lakestream.metadata.log.head import Extent, Head, ProducerState
 from lakestream.model import StreamPartition
 from lakestream.objects import Buffer
 from lakestream.records import crc32c
@@ -31,6 +31,7 @@ class FoundSection:
     object_key: str
     span: Span
     order: tuple[int, str, int]
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +70,10 @@ async def rebuild(
     producers: dict[int, ProducerState],
     read: Read,
     places: Callable[[str], tuple[str, ...]] = lambda key: (MAIN_STORE,),
+    saved: Head | None = None,
 ) -> Rebuilt:
-    """`fates` by object key. `places`: the stores that have an object. Raises `StorageError` where records that were in
-    the log are in no object any more."""
+    """`fates` by object key. `places`: the stores that have an object. `producers` and `saved`: the rows of the log as
+    they were saved. Raises `StorageError` where records that were in the log are in no object any more."""
     forgotten = {number: state for number, state in producers.items() if _is_forgotten(state)}
     producers = {number: state for number, state in producers.items() if number not in forgotten}
     evidence = _Evidence(producers)
@@ -86,7 +88,7 @@ async def rebuild(
                 f" {span.position + span.length - 1}: restore the object from a backup"
             )
     evidence.use_remembered(frontier)
-    work = _Work(partition, Rebuilt(producers=dict(producers), next_offset=frontier), read, places)
+    work = _Work(partition, Rebuilt(producers=dict(producers), next_offset=frontier), read, places, saved or Head())
     known = sorted(evidence.known)
     filled = fill(known, evidence.candidates, evidence.again, frontier)
     for each in known:
@@ -142,7 +144,8 @@ class _Evidence:
                 self.known.append(KnownBatches(place.base_offset, section.object_key, inside))
         if rest and (fate is None or not fate.whole):
             _, session, flush = section.order
-            self.candidates.append(Candidate(section.object_key, session, flush, tuple(rest)))
+            found = Candidate(section.object_key, session, flush, tuple(rest), generation=section.generation)
+            self.candidates.append(found)
 
     def use_remembered(self, frontier: int) -> None:
         """Saved states tell the offsets of each producer's last batches, as good as a receipt, and which epochs never
@@ -193,6 +196,7 @@ class _Work:
     rebuilt: Rebuilt
     read: Read
     places: Callable[[str], tuple[str, ...]]
+    saved: Head
 
     def replay(self, known: KnownBatches) -> None:
         """In the table: only its producers matter."""
@@ -221,11 +225,21 @@ class _Work:
 
     async def _append_next(self, candidates: list[Candidate], waiting: Waiting | None) -> bool:
         for candidate in candidates:
+            if self._was_settled(candidate):
+                continue
             choice, _ = accept(candidate, self.rebuilt.producers, self.rebuilt.next_offset, waiting)
             if choice.accepted:
                 await self.append_choice(candidates, choice)
                 return True
         return False
+
+    def _was_settled(self, candidate: Candidate) -> bool:
+        """Whether it was known when rows were saved what became of the section. Whatever was in the log then is placed:
+        an upload may arrive when all that told of it has been collected."""
+        if self.rebuilt.next_offset < self.saved.next_offset:
+            return False
+        mark = self.saved.sessions.get(candidate.session)
+        return candidate.generation < self.saved.fence or (mark is not None and candidate.flush <= mark.flush)
 
     async def append_choice(self, candidates: list[Candidate], choice: Placement) -> None:
         """What the candidate has beside the choice stays one: a later attempt at the same may have been refused."""

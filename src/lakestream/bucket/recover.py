@@ -306,6 +306,7 @@ class _Recovery:
             self._producers.get(partition, {}),
             self._wal.get_range,
             self._wal.places,
+            said,
         )
         if rebuilt.next_offset < said.next_offset:
             raise StorageError(

@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 from support.clients.batches import batch as build_batch
 from support.clients.records import parse
@@ -60,11 +61,13 @@ class Log:
             self.records |= {place.base_offset + number: value for number, value in enumerate(values)}
         return decision.results
 
-    async def rebuild(self, *, frontier: int = 0, saved: dict[int, ProducerState] | None = None) -> Rebuilt:
+    async def rebuild(
+        self, *, frontier: int = 0, saved: dict[int, ProducerState] | None = None, head: Head | None = None
+    ) -> Rebuilt:
         async def read(key: str, start: int, length: int) -> bytes:
             return self.objects[key][start : start + length]
 
-        return await rebuild(PARTITION, frontier, self.sections, self.fates, saved or {}, read)
+        return await rebuild(PARTITION, frontier, self.sections, self.fates, saved or {}, read, saved=head)
 
     def read(self, rebuilt: Rebuilt) -> dict[int, bytes]:
         found: dict[int, bytes] = {}
@@ -206,6 +209,19 @@ async def test_an_epoch_that_was_closed_before_anything_of_it_landed_fills_no_ga
     assert {extent.object_key for extent in rebuilt.extents[2:]} == {under_way.object_key}
     assert rebuilt.producers[1].closed == SEQUENCE_GAP
     assert rebuilt.left_out == 7
+
+
+@pytest.mark.parametrize("is_fenced", [True, False])
+async def test_an_upload_that_arrives_when_all_that_told_of_it_is_gone_is_left_out(is_fenced: bool) -> None:
+    """Its records are in the table by the object that replaced it. Of records without producer only the head knows."""
+    log = Log()
+    late = log.put("a", build_batch(b"zero"))
+    log.commit(log.put("a", build_batch(b"zero")))
+    log.sections, log.fates = [late], {}
+    head = msgspec.structs.replace(log.head, fence=1, sessions={}) if is_fenced else log.head
+    rebuilt = await log.rebuild(frontier=1, head=head)
+    assert (rebuilt.next_offset, rebuilt.left_out) == (1, 1)
+    assert (await log.rebuild(frontier=1)).next_offset == 2
 
 
 async def test_behind_the_end_an_attempt_at_a_batch_that_is_there_is_left_out() -> None:
