@@ -7,7 +7,9 @@ import msgspec
 
 from lakestream.errors import InvalidSchema
 from lakestream.schemas.avro import parse_avro
-from lakestream.schemas.mapping import FIRST_VALUE_ID, ROOT, avro, merged
+from lakestream.schemas.json import parse_json_schema
+from lakestream.schemas.mapping import FIRST_VALUE_ID, ROOT, avro, json, merged
+from lakestream.schemas.mapping.json import FORMAT
 from lakestream.table.shape import SYSTEM_COLUMNS, SYSTEM_NAMES, TableColumn, TableShape, ValueSchema
 
 MAX_SCHEMA_BYTES: Final = 256 * 1024
@@ -26,12 +28,26 @@ def with_schema(shape: TableShape, schema: ValueSchema, last_id: int = 0) -> Tab
     try:
         _check_format(shape, schema)
         _check_size([*shape.schemas, schema])
-        columns = merged(shape.columns, _COLUMNS[schema.format](shape, schema), last_id)
+        columns = _with_format(shape, _COLUMNS[schema.format](shape, schema), last_id)
     except InvalidSchema as error:
         refused = ValueSchema(schema.schema_id, "", trouble=str(error), format=schema.format)
         return msgspec.structs.replace(shape, schemas=(*shape.schemas, refused))
     ordered = sorted(columns, key=lambda column: column.name in SYSTEM_NAMES)
     return msgspec.structs.replace(shape, columns=tuple(ordered), schemas=(*shape.schemas, schema))
+
+
+def _with_format(shape: TableShape, wanted: Sequence[TableColumn], last_id: int) -> tuple[TableColumn, ...]:
+    """The merged columns, with the one that tells how values were written if they are JSON. No field of a schema is
+    that one, whatever its name."""
+    if format_of(shape) != "JSON":
+        return merged(shape.columns, wanted, last_id)
+    own = [column for column in shape.columns if column.content == FORMAT.content]
+    others = [column for column in shape.columns if column.content != FORMAT.content]
+    columns = merged(others, wanted, max(last_id, *(column.field_id for column in own), 0))
+    if not own:
+        [added] = merged(columns, [FORMAT], last_id)[-1:]
+        own = [msgspec.structs.replace(added, name=FORMAT.name, source="")]
+    return (*columns, *own)
 
 
 def with_plain_schema(shape: TableShape, schema_id: int) -> TableShape:
@@ -49,7 +65,14 @@ def _avro_columns(_: TableShape, schema: ValueSchema) -> tuple[TableColumn, ...]
     return avro.columns_of(parse_avro(schema.text, dict(schema.references)))
 
 
-_COLUMNS: Final[Mapping[str, Callable[[TableShape, ValueSchema], tuple[TableColumn, ...]]]] = {"AVRO": _avro_columns}
+def _json_columns(_: TableShape, schema: ValueSchema) -> tuple[TableColumn, ...]:
+    return json.columns_of(parse_json_schema(schema.text, dict(schema.references)))
+
+
+_COLUMNS: Final[Mapping[str, Callable[[TableShape, ValueSchema], tuple[TableColumn, ...]]]] = {
+    "AVRO": _avro_columns,
+    "JSON": _json_columns,
+}
 """What a schema asks for, by its format, in a table of this shape."""
 
 

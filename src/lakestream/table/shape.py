@@ -35,8 +35,8 @@ Kind = Literal[
     "map",
     "struct",
 ]
-Content = Literal["", "enum", "json", "uuid"]
-"""What a column of text holds, if not just any."""
+Content = Literal["", "enum", "json", "uuid", "format"]
+"""What a column of text holds, if not just any. `format`: how the value was written, of which a file has few."""
 
 
 class TableColumn(msgspec.Struct, frozen=True, array_like=True):

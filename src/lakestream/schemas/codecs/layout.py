@@ -89,5 +89,3 @@ JSON_PREFIX_BYTES: Final = 4
 """The number of the program, little-endian, before the bytes that are to become text."""
 CANONICAL_NAN_32: Final = 0x7FC00000
 CANONICAL_NAN_64: Final = 0x7FF8000000000000
-MAX_JSON_LEVELS: Final = 128
-"""Of objects and arrays in each other. A text with more of them stays bytes."""

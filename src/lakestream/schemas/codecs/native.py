@@ -14,6 +14,9 @@ _PROTOTYPES: Final = {
     "compare_values": [_LONG] * 11,
     "encode_values": [_LONG] * 16,
     "check_texts": [_LONG] * 7,
+    "read_values": [_LONG] * 16,
+    "match_values": [_LONG] * 15,
+    "write_values": [_LONG] * 17,
 }
 _FOLDER: Final = Path(__file__).parent
 VALUE_KERNELS: Final = KernelSet(
@@ -37,6 +40,9 @@ class ValueKernels:
         self.compare_values = self._code.entry("compare_values")
         self.encode_values = self._code.entry("encode_values")
         self.check_texts = self._code.entry("check_texts")
+        self.read_values = self._code.entry("read_values")
+        self.match_values = self._code.entry("match_values")
+        self.write_values = self._code.entry("write_values")
 
 
 _lock: Final = threading.Lock()

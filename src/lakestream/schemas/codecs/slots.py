@@ -64,11 +64,13 @@ class ColumnSlot:
 
 
 def slots_of(shape: TableShape) -> tuple[ColumnSlot, ...]:
-    """Of the value columns, in their order."""
+    """Of the value columns, in their order. One that tells how the value was written is none."""
     schema = arrow_schema(shape)
     found: list[ColumnSlot] = []
     number = 0
     for column in shape.value_columns:
+        if column.content == "format":
+            continue
         slot = _slot(column, schema.field(column.name).type, number, -1, is_repeated=False)
         number += sum(1 for _ in slot.all())
         found.append(slot)

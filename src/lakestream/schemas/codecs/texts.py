@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from lakestream.records import Binary
 from lakestream.records.native import address
-from lakestream.schemas.codecs.layout import MAX_JSON_LEVELS
+from lakestream.schemas.codecs.kernels.json.layout import MAX_JSON_LEVELS
 from lakestream.schemas.codecs.native import kernels
 from lakestream.schemas.mapping import ROOT
 from lakestream.table.parquet.arrow import bytes_in, offsets_in, valid_rows

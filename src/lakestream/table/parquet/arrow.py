@@ -35,6 +35,7 @@ _PLAIN_TYPES: Final[dict[Kind, pa.DataType]] = {
     "string": pa.string(),
     "binary": pa.binary(),
 }
+_DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
 _KEPT_SHAPES: Final = 256
 
 
@@ -49,6 +50,8 @@ def _arrow_type(column: TableColumn) -> pa.DataType:
         return pa.map_(_arrow_field(key), _arrow_field(value))
     if column.kind == "decimal":
         return pa.decimal128(column.precision, column.scale)
+    if column.content == "format":
+        return _DICTIONARY
     return _PLAIN_TYPES[column.kind]
 
 

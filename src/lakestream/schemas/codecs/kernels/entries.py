@@ -6,6 +6,7 @@ from typing import Any
 from numba import cfunc, types
 
 from lakestream.schemas.codecs.kernels import decode, encode, texts
+from lakestream.schemas.codecs.kernels.json import reading, writing
 
 LONG = types.int64
 
@@ -48,7 +49,78 @@ def check_texts(offsets, data, valid, stop, wants_json, states):
     return texts.check_texts(offsets, data, valid, stop, wants_json, states)
 
 
+def read_values(
+    programs, which, root, slots, parents, slot_count, stack, powers, spare, offsets, data, prefix, stop, states, cursor
+):
+    return reading.read_values(
+        programs,
+        which,
+        root,
+        slots,
+        parents,
+        slot_count,
+        stack,
+        powers,
+        spare,
+        offsets,
+        data,
+        prefix,
+        stop,
+        states,
+        cursor,
+    )
+
+
+def match_values(
+    templates, order, count, slots, stack, powers, offsets, data, prefix, stop, states, spare, formats, cursor
+):
+    return writing.match_values(
+        templates, order, count, slots, stack, powers, offsets, data, prefix, stop, states, spare, formats, cursor
+    )
+
+
+def write_values(
+    templates,
+    which,
+    slots,
+    stack,
+    powers,
+    raw_offsets,
+    raw_data,
+    raw_valid,
+    ids,
+    prefix,
+    stop,
+    out,
+    limit,
+    ends,
+    valid,
+    cursor,
+):
+    return writing.write_values(
+        templates,
+        which,
+        slots,
+        stack,
+        powers,
+        raw_offsets,
+        raw_data,
+        raw_valid,
+        ids,
+        prefix,
+        stop,
+        out,
+        limit,
+        ends,
+        valid,
+        cursor,
+    )
+
+
 SIGNATURES = {
+    read_values: LONG(*[LONG] * 15),
+    match_values: LONG(*[LONG] * 14),
+    write_values: LONG(*[LONG] * 16),
     check_texts: LONG(*[LONG] * 6),
     decode_values: LONG(*[LONG] * 13),
     compare_values: LONG(*[LONG] * 10),

@@ -6,8 +6,8 @@ import numpy as np
 from numba import njit
 
 from lakestream.records.kernels.intrinsics import get_u8, load_word, trailing_zeros
+from lakestream.schemas.codecs.kernels.json.layout import MAX_JSON_LEVELS
 from lakestream.schemas.codecs.kernels.pieces import is_text
-from lakestream.schemas.codecs.layout import MAX_JSON_LEVELS
 
 LOW = np.uint64(0x0101010101010101)
 HIGH = np.uint64(0x8080808080808080)

@@ -1,0 +1,1 @@
+"""Values in JSON, and the templates of their texts."""
