@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from lakestream.kafka.wire.codec import Wire
+from lakestream.kafka.wire.writing import Fields
 from lakestream.objects import Buffer
 from lakestream.stream import MemoryBudget
 
@@ -24,6 +25,7 @@ _BATCH_BYTES: Final = 1024 * 1024
 """A fetch reads one batch, however little it may."""
 _GROWTH: Final = 4
 _SHARE: Final = 4
+_ROUNDING_S: Final = 0.002
 _PATIENCE_S: Final = 15.0
 """Well within the time that clients wait for an answer."""
 
@@ -31,7 +33,7 @@ _PATIENCE_S: Final = 15.0
 class Slot:
     """The place of one request in the order of answers."""
 
-    __slots__ = ("abandoned", "answer", "api", "began_s", "correlation_id", "done", "size_bytes", "wire")
+    __slots__ = ("abandoned", "answer", "api", "began_s", "correlation_id", "done", "size_bytes", "throttle_ms", "wire")
 
     def __init__(self, size_bytes: int, began_s: float) -> None:
         self.size_bytes = size_bytes
@@ -42,6 +44,8 @@ class Slot:
         self.done = False
         self.abandoned = False
         self.answer: list[Buffer] | None = None
+        self.throttle_ms = 0
+        """For so long after the answer the client is not listened to: it is beyond its quota."""
 
 
 class Answers:
@@ -55,6 +59,7 @@ class Answers:
         "budget",
         "expected_bytes",
         "is_behind",
+        "muted_s",
     )
 
     def __init__(self, budget: MemoryBudget) -> None:
@@ -64,6 +69,8 @@ class Answers:
         """Its next fetch will most likely be filled at once, as its last one was."""
         self._held_bytes = self._waiting_bytes = self._buffered_bytes = 0
         self._moved_s = 0.0
+        self.muted_s = 0.0
+        """Until then no further request is looked at."""
 
     async def allow(self, max_bytes: int, min_bytes: int, *, waits: bool) -> "Reading":
         """For a fetch that asks for so much: what it may read, once there is room. `waits`: for records to come."""
@@ -75,6 +82,15 @@ class Answers:
         usual_bytes = max(LITTLE_BYTES, min(self.expected_bytes, left_bytes // _SHARE))
         allowed_bytes = min(max_bytes, max(usual_bytes, min(min_bytes, _MOST_WAITED_FOR_BYTES)))
         return Reading(self, allowed_bytes, _WAITING_BYTES if waits else max(allowed_bytes, _BATCH_BYTES))
+
+    def is_muted(self, now_s: float) -> bool:
+        """A timer that was set for the end may fire a rounding error before it."""
+        return self.muted_s > now_s + _ROUNDING_S
+
+    def throttled(self, reply: Fields | None, throttle_ms: int, now_s: float) -> Fields | None:
+        """The reply says so, and the connection is muted for that time."""
+        self.muted_s = max(self.muted_s, now_s + throttle_ms / 1000)
+        return None if reply is None else {**reply, "throttle_time": throttle_ms}
 
     def add(self, answer: Sequence[Buffer]) -> int:
         """An answer is there. It waits for those before it, then for the socket. Its size is returned."""

@@ -155,6 +155,9 @@ class Connection(asyncio.BufferedProtocol):
     def _advance(self) -> bool:
         """One frame further; False when there is something to wait for."""
         framer, settings = self._framer, self._door.settings
+        if self._answers.is_muted(self._loop.time()):
+            self._pause()
+            return False
         frame = framer.whole()
         if frame is not None:
             return self._admit_when_there_is_room(frame)
@@ -233,6 +236,7 @@ class Connection(asyncio.BufferedProtocol):
             context = Context(
                 self._door, self._principal, prefix.version, client_id, self._host, self._answers, self._close, holds
             )
+            context.slot = slot
             self._start(slot, api, context, request)
         except MalformedRequest as error:
             self._close(f"not a request that can be read: {error}")
@@ -312,6 +316,9 @@ class Connection(asyncio.BufferedProtocol):
         a flush, are written together."""
         if self._lost or self._hung_up:
             return
+        if slot.throttle_ms:
+            reply = self._answers.throttled(reply, slot.throttle_ms, self._loop.time())
+            self._loop.call_at(self._answers.muted_s, self._pump)
         if reply is not None and slot.wire is not None:
             slot.answer = codec.write_response(slot.wire, slot.correlation_id, reply)
             self._measure(slot, reply, self._answers.add(slot.answer))

@@ -4,6 +4,7 @@ from lakestream.stream.appending.flush import Appended
 from lakestream.stream.budget import MemoryBudget
 from lakestream.stream.fetching.fetch import Fetched, FetchPartition
 from lakestream.stream.fetching.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt
+from lakestream.stream.quotas import QuotaChange
 from lakestream.stream.requests import FetchRequest, KnownProducer, OffsetQuery, ProducedBatch, RecordsDelete, TopicKey
 from lakestream.stream.rights import FoundTopics
 from lakestream.stream.settings import StreamSettings
@@ -24,6 +25,7 @@ __all__ = [
     "OffsetAt",
     "OffsetQuery",
     "ProducedBatch",
+    "QuotaChange",
     "RecordsDelete",
     "StreamSettings",
     "Streams",

@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from lakestream.access import Authorizer, Operation, Principal, ResourceKind, allowed, check
-from lakestream.errors import LakestreamError, UnknownStream
+from lakestream.errors import LakestreamError, RequestError, UnknownStream
+from lakestream.metadata.quotas import Quota
 from lakestream.metadata.topics.list import Topic
 from lakestream.model import StreamPartition
 from lakestream.stream.engine import StreamEngine
+from lakestream.stream.quotas import CONSUMED, PRODUCED, QuotaChange, check_change
 from lakestream.stream.requests import KnownProducer
 from lakestream.stream.rights import TopicRights
 
@@ -69,6 +71,30 @@ class StreamCluster:
                 sizes[topic.name] = await self._engine.partition_sizes(topic, indexes)
         return sizes
 
+    async def quotas(self, principal: Principal) -> Sequence[Quota]:
+        """Those of clients. Raises `NotAuthorized`."""
+        self.check(principal, Operation.DESCRIBE_CONFIGS)
+        return await self._engine.quotas.list()
+
+    async def alter_quotas(
+        self, principal: Principal, changes: Sequence[QuotaChange], *, dry_run: bool = False
+    ) -> list[RequestError | None]:
+        """What is wrong with each change; those that are right are made, together. Raises `NotAuthorized`."""
+        self.check(principal, Operation.ALTER_CONFIGS)
+        found = [_fault(change) for change in changes]
+        right = [change for change, fault in zip(changes, found, strict=True) if fault is None]
+        if right and not dry_run:
+            await self._engine.quotas.change(right)
+        return found
+
+    def produced(self, client_id: str, size_bytes: int) -> int:
+        """A client has sent so many bytes of records: for how many milliseconds it is not to be listened to."""
+        return self._engine.quotas.charge(PRODUCED, client_id, size_bytes, _now_s())
+
+    def consumed(self, client_id: str, size_bytes: int) -> int:
+        """The same for what it is sent."""
+        return self._engine.quotas.charge(CONSUMED, client_id, size_bytes, _now_s())
+
     async def producers(
         self, principal: Principal, asked: Sequence[tuple[str, int]]
     ) -> list[list[KnownProducer] | LakestreamError]:
@@ -87,3 +113,15 @@ class StreamCluster:
                 return error
 
         return await asyncio.gather(*(look(name, index) for name, index in asked))
+
+
+def _fault(change: QuotaChange) -> RequestError | None:
+    try:
+        check_change(change)
+    except RequestError as error:
+        return error
+    return None
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

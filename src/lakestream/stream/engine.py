@@ -43,6 +43,7 @@ from lakestream.stream.fetching.offsets import OffsetAt, OffsetFinder
 from lakestream.stream.fetching.tails import Tails
 from lakestream.stream.fetching.views import ViewCache
 from lakestream.stream.looking import known_producers, partition_sizes
+from lakestream.stream.quotas import Quotas
 from lakestream.stream.requests import KnownProducer
 from lakestream.stream.settings import Pace, StreamSettings, disk_pace, pace_for, tail_cache_bytes
 from lakestream.table import HistorySource
@@ -83,6 +84,7 @@ class StreamEngine:
         # Every byte in work may be there twice: as it was received, and in the object on its way to the store.
         self.budget = MemoryBudget(settings.memory_budget_bytes // 2)
         self.max_batch_bytes = settings.max_batch_bytes
+        self.quotas = Quotas(store)
         self.cluster_id = ""
         self.bucket_url = objects.url
         self.appended_records = self.appended_bytes = 0
@@ -306,6 +308,7 @@ class StreamEngine:
                 await self.brokers.heartbeat(self.broker)
                 await self.brokers.live()
                 await self.topics.follow()
+                await self.quotas.follow()
             except Unavailable as error:
                 log.warning("a heartbeat was missed: %s", error)
             except StorageError as error:

@@ -30,6 +30,7 @@ from lakestream.stream import (
 )
 from lakestream.stream.engine import StreamEngine
 from lakestream.stream.looking import known_producers
+from lakestream.stream.quotas import Quotas
 
 
 @dataclass
@@ -55,6 +56,7 @@ class FakeStreams:
         self.topics = Topics(self.store, self.runtime)
         self.brokers = Brokers(self.store)
         self.broker = Broker(broker_id, "127.0.0.1", port, None, self.runtime.new_id().hex)
+        self.quotas = Quotas(self.store)
         self.cluster_id = "test-cluster"
         self.bucket_url = "memory://"
         self.max_batch_bytes = StreamSettings().max_batch_bytes

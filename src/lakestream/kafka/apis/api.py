@@ -7,7 +7,7 @@ from typing import Any, Union
 
 from lakestream.access import Principal
 from lakestream.coordination.groups import Groups
-from lakestream.kafka.answering import Answers
+from lakestream.kafka.answering import Answers, Slot
 from lakestream.kafka.receiving import Pools
 from lakestream.kafka.settings import KafkaSettings
 from lakestream.kafka.wire.describing import Descriptions
@@ -95,6 +95,13 @@ class Context:
     """Closes the connection after an error that has no response; the reason is logged."""
     holds: list["asyncio.Future[Any]"] = field(default_factory=list)
     """Futures that keep the request's memory in use, even after its answer."""
+    slot: Slot | None = None
+    """Where its answer goes."""
+
+    def throttle(self, throttle_ms: int) -> None:
+        """The client is beyond its quota: it is told so, and not listened to for that time."""
+        if self.slot is not None:
+            self.slot.throttle_ms = max(self.slot.throttle_ms, throttle_ms)
 
     @property
     def streams(self) -> Streams:

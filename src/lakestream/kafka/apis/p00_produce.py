@@ -62,6 +62,8 @@ class _PartitionProduce(NamedTuple):
 
 def admit(context: Context, request: Any) -> Taken | Coroutine[Any, Any, Taken]:
     asked = _read(context, request)
+    size_bytes = sum(len(each.run) for each in asked if each.refusal is None)
+    context.throttle(context.streams.cluster.produced(context.client_id, size_bytes))
     batches = [ProducedBatch(each.key, each.number, each.run) for each in asked if each.refusal is None]
     outcomes = context.streams.append(context.principal, batches)
     if isinstance(outcomes, Coroutine):

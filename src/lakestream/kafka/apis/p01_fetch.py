@@ -57,7 +57,10 @@ async def handle(context: Context, request: Any) -> Reply:
             parts.append((asked.partition, error))
         plan.append((key, parts))
     refused = any(error is not ErrorCode.none for _key, parts in plan for _index, error in parts)
-    fetched = iter(await _read(context, request, wanted, wait=not refused))
+    found = await _read(context, request, wanted, wait=not refused)
+    size_bytes = sum(each.size_bytes for each in found if isinstance(each, Fetched))
+    context.throttle(context.streams.cluster.consumed(context.client_id, size_bytes))
+    fetched = iter(found)
     return {
         "responses": [
             {
