@@ -40,6 +40,8 @@ def plain_value(hint: Any, name: str, topic_id: UUID) -> Any:
     if issubclass(hint, int):
         sensible = {"acks": -1, "resource_type": 2, "endpoint_type": 1, "max_bytes": 1000}
         return (sensible | {"num_partitions": 1, "replication_factor": 1}).get(name, 0)
+    if issubclass(hint, float):
+        return 1.0
     return TOPIC if name in ("name", "topic", "topic_names", "resource_name") else "x"
 
 

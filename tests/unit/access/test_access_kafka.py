@@ -79,6 +79,7 @@ DENIED = {
     64: OF_CLUSTER,
     65: ErrorCode.transactional_id_authorization_failed,
     69: OF_GROUP,
+    74: OF_CLUSTER,
     75: OF_TOPIC,
     80: OF_CLUSTER,
     81: OF_CLUSTER,

@@ -34,6 +34,10 @@ class Groups:
         """What the caller may do with a group of that name."""
         return allowed(self._authorizer, principal, ResourceKind.GROUP, group)
 
+    def check(self, principal: Principal, operation: Operation, group: str) -> None:
+        """Whether the caller may do that with a group of that name."""
+        self._check(principal, operation, group)
+
     async def find(self, principal: Principal, group: str) -> Broker:
         """The broker to ask."""
         self._check(principal, Operation.DESCRIBE, group)

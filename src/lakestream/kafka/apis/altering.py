@@ -1,17 +1,19 @@
-"""Changes to topics' settings, for AlterConfigs and IncrementalAlterConfigs."""
+"""Changes to settings of topics and to levels of loggers, for AlterConfigs and IncrementalAlterConfigs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from lakestream.errors import InvalidSetting, LakestreamError
+from lakestream.access import Operation
+from lakestream.errors import InvalidSetting, LakestreamError, RequestError
+from lakestream.kafka.apis import loggers
 from lakestream.kafka.apis.api import Context
+from lakestream.kafka.apis.configs import Resource
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.wire.writing import Fields
 from lakestream.metadata.topics.option_list import INERT, OPTIONS
 
-_TOPIC: Final = 2
 _LISTS: Final = {
     option.name: option.default for option in (*OPTIONS, *(inert.option for inert in INERT)) if option.kind == "list"
 }
@@ -39,24 +41,59 @@ async def alter(context: Context, resource: Any, change: Change, *, validate_onl
     """One resource of a request. What is refused changes nothing."""
     code, message = ErrorCode.none, None
     names = [config.name for config in resource.configs]
-    if resource.resource_type != _TOPIC:
-        code, message = (
-            ErrorCode.invalid_request,
-            "only topics' settings can change: a broker's are in its settings file",
-        )
-    elif len(set(names)) < len(names):
-        code, message = ErrorCode.invalid_request, "a setting is named twice"
-    else:
-        try:
-            await context.streams.topics.alter(context.principal, resource.resource_name, change, dry_run=validate_only)
-        except LakestreamError as error:
-            code, message = code_of(error), str(error)
+    kind, name = resource.resource_type, resource.resource_name
+    try:
+        if len(set(names)) < len(names):
+            raise RequestError("a setting is named twice")
+        if kind == Resource.TOPIC:
+            if not name:
+                raise RequestError("a topic has a name: there are no settings for all topics")
+            await context.streams.topics.alter(context.principal, name, change, dry_run=validate_only)
+        else:
+            _alter_other(context, resource, validate_only=validate_only)
+    except LakestreamError as error:
+        code, message = code_of(error), str(error)
     return {
         "error_code": code,
         "error_message": message,
         "resource_type": resource.resource_type,
         "resource_name": resource.resource_name,
     }
+
+
+def _alter_other(context: Context, resource: Any, *, validate_only: bool) -> None:
+    """Of a resource that is no topic. Raises `RequestError`."""
+    kind, name, cluster = resource.resource_type, resource.resource_name, context.streams.cluster
+    if kind == Resource.GROUP:
+        context.groups.check(context.principal, Operation.ALTER_CONFIGS, name)
+        raise RequestError("a group has no settings: those that Kafka has are for protocols that are not served yet")
+    cluster.check(context.principal, Operation.ALTER_CONFIGS)
+    if kind == Resource.BROKER_LOGGER and hasattr(next(iter(resource.configs), None), "config_operation"):
+        if name != str(cluster.broker_id):
+            raise RequestError(f"this is broker {cluster.broker_id}: it changes its own loggers only")
+        wanted = [(each.name, _level(each)) for each in resource.configs]
+        for logger, level in wanted:
+            loggers.check_level(logger, level)
+        if not validate_only:
+            loggers.set_levels(wanted)
+    elif kind == Resource.BROKER:
+        if name not in ("", str(cluster.broker_id)):
+            raise RequestError(f"this is broker {cluster.broker_id}")
+        if resource.configs:
+            raise RequestError("a broker's settings are in its settings file: change them there, and start it again")
+    elif kind == Resource.CLIENT_METRICS:
+        raise RequestError("metrics of clients are not received here, so nobody can subscribe to them")
+    else:
+        raise RequestError("only settings of topics and levels of loggers can change")
+
+
+def _level(config: Any) -> str | None:
+    if config.config_operation == ConfigOperation.DELETE:
+        return None
+    if config.config_operation != ConfigOperation.SET or config.value is None:
+        raise RequestError(f"the level of {config.name} is set or deleted")
+    level: str = config.value
+    return level
 
 
 def step_by_step(wanted: Sequence[Wanted]) -> Change:
@@ -69,7 +106,7 @@ def step_by_step(wanted: Sequence[Wanted]) -> Change:
                 configs.pop(each.name, None)
                 continue
             if each.value is None:
-                raise InvalidSetting(f"{each.name} needs a value")
+                raise RequestError(f"{each.name} needs a value")
             configs[each.name] = each.value if each.operation == ConfigOperation.SET else _listed(configs, each)
         return configs
 
@@ -83,7 +120,7 @@ def instead(given: Mapping[str, str | None]) -> Change:
         configs = {}
         for name, value in given.items():
             if value is None:
-                raise InvalidSetting(f"{name} needs a value")
+                raise RequestError(f"{name} needs a value")
             configs[name] = value
         return configs
 
@@ -92,7 +129,7 @@ def instead(given: Mapping[str, str | None]) -> Change:
 
 def _listed(configs: Mapping[str, str], wanted: Wanted) -> str:
     if wanted.operation not in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
-        raise InvalidSetting(f"{wanted.name}: there is no operation {wanted.operation}")
+        raise RequestError(f"{wanted.name}: there is no operation {wanted.operation}")
     if wanted.name not in _LISTS:
         raise InvalidSetting(f"{wanted.name} is no list: set it instead")
     words = [word for word in configs.get(wanted.name, _LISTS[wanted.name]).split(",") if word]

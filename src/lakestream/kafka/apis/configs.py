@@ -6,6 +6,7 @@ A setting that nobody set is reported with the value that holds, and from where 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from lakestream.kafka.apis import loggers
 from lakestream.kafka.settings import KafkaSettings
 from lakestream.metadata.topics.option_list import INERT, MAX_MESSAGE_BYTES, OPTIONS, SETTLED
 from lakestream.stream import StreamSettings
@@ -14,6 +15,7 @@ from lakestream.stream import StreamSettings
 class Kind:
     """Value types, by Kafka's numbers."""
 
+    UNKNOWN: Final = 0
     BOOLEAN: Final = 1
     STRING: Final = 2
     INT: Final = 3
@@ -32,12 +34,58 @@ _KINDS: Final = {
 }
 
 
+class Resource:
+    """What has settings, by Kafka's numbers."""
+
+    TOPIC: Final = 2
+    BROKER: Final = 4
+    BROKER_LOGGER: Final = 8
+    CLIENT_METRICS: Final = 16
+    GROUP: Final = 32
+
+
 class Source:
     """Where a value comes from, by Kafka's numbers."""
 
     TOPIC: Final = 1
     STATIC_BROKER: Final = 4
     DEFAULT: Final = 5
+    BROKER_LOGGER: Final = 6
+
+
+class Synonym(NamedTuple):
+    """A setting by which a value came about."""
+
+    name: str
+    value: str | None
+    source: int
+
+
+_BROKER_NAMES: Final = {
+    "cleanup.policy": "log.cleanup.policy",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "flush.ms": "log.flush.interval.ms",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "local.retention.bytes": "log.local.retention.bytes",
+    "local.retention.ms": "log.local.retention.ms",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "preallocate": "log.preallocate",
+    "retention.bytes": "log.retention.bytes",
+    "retention.ms": "log.retention.ms",
+    "segment.bytes": "log.segment.bytes",
+    "segment.index.bytes": "log.index.size.max.bytes",
+    "segment.jitter.ms": "log.roll.jitter.ms",
+    "segment.ms": "log.roll.ms",
+}
+"""A topic's settings by the names that Kafka's brokers have for their defaults, where those differ."""
 
 
 _USUAL_BATCH_BYTES: Final = StreamSettings().max_batch_bytes
@@ -50,18 +98,43 @@ class Config(NamedTuple):
     source: int
     documentation: str
     read_only: bool = False
+    default: "Synonym | None" = None
+    """What holds where nobody set it; None: that is the value."""
+
+    @property
+    def synonyms(self) -> list[Synonym]:
+        """Where the value comes from, first what counts."""
+        own = Synonym(_BROKER_NAMES.get(self.name, self.name), self.value, self.source)
+        if self.default is None:
+            return [own]
+        return [Synonym(self.name, self.value, self.source), self.default]
 
 
 def topic_configs(configs: Mapping[str, str], max_batch_bytes: int) -> list[Config]:
     """All of a topic's settings, in order of their names."""
     defaults = {config.name: config for config in _topic_defaults(max_batch_bytes)}
     known = {
-        name: defaults[name]._replace(value=value, source=Source.TOPIC)
+        name: defaults[name]._replace(value=value, source=Source.TOPIC, default=defaults[name].synonyms[0])
         if name in defaults
         else Config(name, value, Kind.STRING, Source.TOPIC, "Without effect: no setting of a topic.")
         for name, value in configs.items()
     }
     return [config for _, config in sorted((defaults | known).items())]
+
+
+def logger_configs() -> list[Config]:
+    """The levels of this broker's loggers."""
+    return [Config(name, level, Kind.UNKNOWN, Source.BROKER_LOGGER, "") for name, level in loggers.levels().items()]
+
+
+def client_metrics_configs() -> list[Config]:
+    """Of any subscription: no broker receives metrics of clients, so all there is are Kafka's defaults."""
+    text = "Without effect: metrics of clients are not received here."
+    return [
+        Config("interval.ms", "300000", Kind.INT, Source.DEFAULT, text, read_only=True),
+        Config("match", "", Kind.LIST, Source.DEFAULT, text, read_only=True),
+        Config("metrics", "", Kind.LIST, Source.DEFAULT, text, read_only=True),
+    ]
 
 
 def broker_configs(broker_id: int, settings: KafkaSettings, max_batch_bytes: int) -> list[Config]:

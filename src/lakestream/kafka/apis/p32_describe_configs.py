@@ -1,50 +1,43 @@
 """DescribeConfigs, v1–v4.
 
-The settings of topics (type 2) and of this broker (type 4); an empty broker name is the cluster-wide
-default, of which there is none. Keys that are asked for by name are filtered. Other resources are INVALID_REQUEST.
-Synonyms name where a value comes from; types and documentation from v3 on.
+The settings of topics, of this broker (an empty name is the cluster-wide default, of which there is none), of this
+broker's loggers, of subscriptions to clients' metrics (Kafka's defaults: none is received) and of groups (none).
+Other resources are INVALID_REQUEST. Keys that are asked for by name are filtered.
+Synonyms name where a value comes from, by the broker's name for it; types and documentation from v3 on.
 """
 
-from typing import Any, Final
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from lakestream.access import Operation
-from lakestream.errors import LakestreamError
+from lakestream.errors import LakestreamError, RequestError, UnknownStream
 from lakestream.kafka.apis.api import Context, Reply, api
-from lakestream.kafka.apis.configs import Config, broker_configs, topic_configs
+from lakestream.kafka.apis.configs import (
+    Config,
+    Resource,
+    broker_configs,
+    client_metrics_configs,
+    logger_configs,
+    topic_configs,
+)
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.wire.writing import Fields
-
-_TOPIC: Final = 2
-_BROKER: Final = 4
+from lakestream.metadata.topics.list import check_name
+from lakestream.stream import FoundTopics
 
 
 async def handle(context: Context, request: Any) -> Reply:
-    names = [asked.resource_name for asked in request.resources if asked.resource_type == _TOPIC]
+    names = [asked.resource_name for asked in request.resources if asked.resource_type == Resource.TOPIC]
     topics = await context.streams.find(context.principal, Operation.DESCRIBE_CONFIGS, names)
     results = []
     for asked in request.resources:
         configs: list[Config] = []
         code, message = ErrorCode.none, None
-        if asked.resource_type == _TOPIC:
-            topic = topics[asked.resource_name]
-            if isinstance(topic, LakestreamError):
-                code, message = code_of(topic), str(topic)
-            else:
-                configs = topic_configs(topic.configs, context.streams.topics.max_batch_bytes)
-        elif asked.resource_type == _BROKER:
-            try:
-                broker = context.streams.describe_broker(context.principal)
-            except LakestreamError as error:
-                code, message = code_of(error), str(error)
-            else:
-                if asked.resource_name == str(broker.broker_id):
-                    configs = broker_configs(broker.broker_id, context.settings, broker.max_batch_bytes)
-                elif asked.resource_name:
-                    code, message = ErrorCode.invalid_request, f"this is broker {broker.broker_id}"
-        else:
-            code, message = ErrorCode.invalid_request, "only topics and brokers have settings here"
+        try:
+            configs = _configs(context, asked.resource_type, asked.resource_name, topics)
+        except LakestreamError as error:
+            code, message = code_of(error), str(error)
         keys = None if asked.configuration_keys is None else set(asked.configuration_keys)
         results.append(
             {
@@ -58,15 +51,53 @@ async def handle(context: Context, request: Any) -> Reply:
     return {"results": results}
 
 
+def _configs(context: Context, kind: int, name: str, topics: FoundTopics) -> list[Config]:
+    cluster = context.streams.cluster
+    match kind:
+        case Resource.TOPIC:
+            topic = topics[name]
+            if isinstance(topic, UnknownStream):
+                check_name(name)
+            if isinstance(topic, LakestreamError):
+                raise topic
+            return topic_configs(topic.configs, context.streams.topics.max_batch_bytes)
+        case Resource.BROKER:
+            broker = context.streams.describe_broker(context.principal)
+            if not name:
+                return []
+            _check_broker(broker.broker_id, name)
+            return broker_configs(broker.broker_id, context.settings, broker.max_batch_bytes)
+        case Resource.BROKER_LOGGER:
+            cluster.check(context.principal, Operation.DESCRIBE_CONFIGS)
+            _check_broker(cluster.broker_id, name)
+            return logger_configs()
+        case Resource.CLIENT_METRICS:
+            cluster.check(context.principal, Operation.DESCRIBE_CONFIGS)
+            if not name:
+                raise RequestError("a subscription to metrics has a name")
+            return client_metrics_configs()
+        case Resource.GROUP:
+            context.groups.check(context.principal, Operation.DESCRIBE_CONFIGS, name)
+            if not name:
+                raise RequestError("a group has a name")
+            return []
+    raise RequestError("topics, brokers, brokers' loggers, metrics of clients and groups have settings")
+
+
+def _check_broker(broker_id: int, name: str) -> None:
+    if name != str(broker_id):
+        raise RequestError(f"this is broker {broker_id}: it tells of its own settings only")
+
+
 def _fields(config: Config, request: Any) -> Fields:
-    synonym = {"name": config.name, "value": config.value, "source": config.source}
+    synonyms = [each._asdict() for each in config.synonyms] if request.include_synonyms else ()
     return {
         "name": config.name,
         "value": config.value,
         "read_only": config.read_only,
         "config_source": config.source,
         "is_sensitive": False,
-        "synonyms": [synonym] if request.include_synonyms else (),
+        "synonyms": synonyms,
         "config_type": config.kind,
         "documentation": config.documentation if getattr(request, "include_documentation", False) else None,
     }

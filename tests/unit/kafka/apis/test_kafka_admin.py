@@ -238,8 +238,8 @@ def test_settings_of_brokers_and_of_what_has_none() -> None:
         assert all(config.read_only for config in own.configs)
         [other] = (await client.ask(32, 4, _describe(4, "2"))).results
         assert other.error_code is ErrorCode.invalid_request
-        [logger] = (await client.ask(32, 4, _describe(8, "1"))).results
-        assert logger.error_code is ErrorCode.invalid_request
+        [unknown] = (await client.ask(32, 4, _describe(3, "1"))).results
+        assert unknown.error_code is ErrorCode.invalid_request
 
     with_door(test)
 

@@ -1,5 +1,6 @@
 """Groups as an operator sees them: listed while they have something stored, deleted when nobody is in them."""
 
+import struct
 from typing import Any
 
 import pytest
@@ -128,3 +129,65 @@ def test_every_group_is_listed_by_one_broker_whoever_held_it() -> None:
         assert theirs
 
     run(test())
+
+
+def _subscription(*topics: str) -> bytes:
+    names = b"".join(struct.pack(">h", len(name)) + name.encode() for name in topics)
+    return struct.pack(">hi", 1, len(topics)) + names + struct.pack(">i", -1)
+
+
+async def _forget(client: Client, *topics: str, group: str = "g") -> Any:
+    asked = [{"name": name, "partitions": [{"partition_index": 0}, {"partition_index": 9}]} for name in topics]
+    return await client.ask(47, 0, {"group_id": group, "topics": asked})
+
+
+def test_offsets_are_forgotten_where_nobody_reads() -> None:
+    async def test(streams: FakeStreams, client: Client) -> None:
+        for name in ("t", "u"):
+            await streams.topics.create(name, 1, {})
+        assert (await _forget(client, "t")).error_code is ErrorCode.group_id_not_found
+        assert (await _forget(client, "t", group="")).error_code is ErrorCode.invalid_group_id
+        await commit(client, "g")
+        answer = await _forget(client, "t", "nowhere")
+        assert answer.error_code is ErrorCode.none
+        codes = [each.error_code for topic in answer.topics for each in topic.partitions]
+        assert codes == [ErrorCode.none, *[ErrorCode.unknown_topic_or_partition] * 3]
+        assert await committed_offsets(streams.store, "g") == {}
+        # What nobody has committed is no error, nor is the second time; the group may be gone with its last offset.
+        assert (await _forget(client, "t")).error_code in (ErrorCode.none, ErrorCode.group_id_not_found)
+
+    with_door(test, settings=SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "metadata", "code", "left"),
+    [
+        ("consumer", _subscription("u"), ErrorCode.none, 0),
+        ("consumer", _subscription("u", "t"), ErrorCode.group_subscribed_to_topic, 1),
+        ("consumer", b"unreadable", ErrorCode.group_subscribed_to_topic, 1),
+        ("connect", _subscription("u"), ErrorCode.non_empty_group, 1),
+    ],
+)
+def test_offsets_that_somebody_reads_on_from_stay(
+    protocol_type: str, metadata: bytes, code: ErrorCode, left: int
+) -> None:
+    async def test(streams: FakeStreams, client: Client) -> None:
+        for name in ("t", "u"):
+            await streams.topics.create(name, 1, {})
+        await commit(client, "g")
+        request = {
+            "group_id": "g",
+            "session_timeout": span(10_000),
+            "rebalance_timeout": span(10_000),
+            "member_id": "",
+            "group_instance_id": None,
+            "protocol_type": protocol_type,
+            "protocols": [{"name": "range", "metadata": metadata}],
+        }
+        assert (await client.ask(11, 3, request)).error_code is ErrorCode.none
+        answer = await _forget(client, "t")
+        told = answer.topics[0].partitions[0].error_code if answer.topics else answer.error_code
+        assert told is code
+        assert len(await committed_offsets(streams.store, "g")) == left
+
+    with_door(test, settings=SETTINGS)
