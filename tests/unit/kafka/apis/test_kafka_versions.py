@@ -1,7 +1,9 @@
 """Every version of every API that is advertised: a plain request gets an answer that decodes to its last byte."""
 
 import asyncio
+import re
 import struct
+from pathlib import Path
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -75,3 +77,21 @@ def test_run_uses_the_brokers_event_loop() -> None:
         return type(asyncio.get_running_loop()).__module__
 
     assert run(loop_module()).startswith("uvloop")
+
+
+def test_the_table_of_apis_is_what_is_served() -> None:
+    """docs/COMPATIBILITY.md: every API of Kafka's with its range and ours."""
+    text = (Path(__file__).parents[4] / "docs" / "COMPATIBILITY.md").read_text()
+    told = {
+        int(key): (theirs.strip(), ours.strip())
+        for key, theirs, ours in re.findall(r"^\| (\d+) \| \w+ \|([^|]*)\|([^|]*)\|", text, re.MULTILINE)
+    }
+    served = {key: (api.announced_from, api.max_version) for key, api in APIS.items()}
+    assert told == {key: (_span(versions), _span(served.get(key))) for key, versions in KAFKA_RANGES.items()}
+
+
+def _span(versions: tuple[int, int] | None) -> str:
+    if versions is None:
+        return "–"
+    low, high = versions
+    return str(low) if low == high else f"{low}–{high}"
