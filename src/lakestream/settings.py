@@ -15,6 +15,7 @@ import msgspec
 from lakestream.errors import RequestError
 from lakestream.frontier.settings import DiskSettings, FreshSettings, PipelineSettings
 from lakestream.kafka.settings import KafkaSettings
+from lakestream.schemas.settings import SchemaSettings
 from lakestream.stream.settings import StreamSettings
 
 PREFIX = "LAKESTREAM_"
@@ -100,6 +101,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kafka: KafkaSettings = KafkaSettings()
     pipeline: PipelineSettings = PipelineSettings()
     fresh: FreshSettings = FreshSettings()
+    schemas: SchemaSettings = SchemaSettings()
 
     @property
     def bucket(self) -> str:

@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 from support.schemas.door import RegistryDoor, record
+from support.schemas.peer import peer
 
 from lakestream.errors import RegistryUnavailable, Unavailable
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.runtime import system
+from lakestream.schemas.external.client import RegistryClient
+from lakestream.schemas.external.source import ExternalSource
 from lakestream.schemas.registry.source import RegistrySource
+from lakestream.schemas.settings import SchemaSettings
 from lakestream.schemas.source import SchemaSource, SubjectVersion
 from lakestream.table.shape import ValueSchema
 
@@ -43,7 +47,18 @@ async def _own() -> AsyncIterator[Bench]:
     yield Bench(RegistryDoor(store), RegistrySource(store), lambda: setattr(store, "is_away", True))
 
 
-SOURCES: dict[str, Callable[[], AbstractAsyncContextManager[Bench]]] = {"own": _own}
+@asynccontextmanager
+async def _external() -> AsyncIterator[Bench]:
+    """Our own registry as somebody else's, over HTTP."""
+    async with peer() as registry:
+        source = ExternalSource(RegistryClient(SchemaSettings(registry_url=registry.url)), 0)
+        try:
+            yield Bench(registry.door, source, lambda: setattr(registry, "answer", (503, b"")))
+        finally:
+            source.close()
+
+
+SOURCES: dict[str, Callable[[], AbstractAsyncContextManager[Bench]]] = {"own": _own, "external": _external}
 
 
 @pytest.fixture(params=SOURCES)

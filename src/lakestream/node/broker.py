@@ -20,9 +20,9 @@ from lakestream.node.monitoring.readiness import Readiness
 from lakestream.node.places import advertised, taken
 from lakestream.node.storage.backends import Backends, open_backends
 from lakestream.node.storage.lazy import LazyTables
+from lakestream.node.storage.schemas import make_schemas
 from lakestream.records import warm_up
 from lakestream.runtime.memory import memory_limit_bytes
-from lakestream.schemas.registry.source import RegistrySource
 from lakestream.settings import Settings
 from lakestream.stream import Streams
 from lakestream.stream.appending.schemas import TopicSchemas
@@ -94,7 +94,7 @@ async def _serve_as(
     try:
         coordinator = GroupCoordinator(engine, settings.kafka.groups)
         groups = Groups(coordinator, ALLOW_ALL, backends.runtime.clock)
-        schemas = TopicSchemas(RegistrySource(backends.store), tables.value_check)
+        schemas = TopicSchemas(make_schemas(backends), tables.value_check)
         server = KafkaServer(
             Streams(engine, ALLOW_ALL, schemas), groups, settings.kafka, KafkaMetrics(backends.registry)
         )

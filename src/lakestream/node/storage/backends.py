@@ -18,6 +18,7 @@ from lakestream.metrics import ObjectMetrics, new_registry
 from lakestream.node.storage.disks import open_wal
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime, system
+from lakestream.schemas.settings import SchemaSettings
 from lakestream.settings import Settings
 from lakestream.wal import WalStores
 
@@ -43,6 +44,7 @@ class Backends:
     """The bucket, and the disk stores."""
     external_catalog: str = ""
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    schemas: SchemaSettings = field(default_factory=SchemaSettings)
 
 
 @asynccontextmanager
@@ -81,7 +83,7 @@ async def open_unchecked(settings: Settings) -> AsyncIterator[Backends]:
     store = await _open_store(settings.metadata)
     try:
         wal = open_wal(settings, store, bucket)
-        yield Backends(store, bucket, system(), wal, settings.external_catalog, registry)
+        yield Backends(store, bucket, system(), wal, settings.external_catalog, registry, settings.schemas)
     finally:
         await store.close()
 

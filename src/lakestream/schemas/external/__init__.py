@@ -1,0 +1,1 @@
+"""A schema registry of the user's own, instead of ours."""
