@@ -22,6 +22,7 @@ COMMANDS = {
     "consume": "Read records from a topic.",
     "group": "List, describe, rewind and delete consumer groups.",
     "table": "Look at a topic's Iceberg table: query it with SQL, also as it was; tag it, roll it back.",
+    "dlq": "Try records of typed topics that did not fit their schema again.",
     "bucket": "Show whose a bucket is; make one that was moved or copied usable at its new address.",
     "recover": "Rebuild a lost metadata store from the bucket.",
     "cost": "Estimate the bill of a workload, beside that of Apache Kafka.",
@@ -35,7 +36,7 @@ FOLDERS = {
     **dict.fromkeys(("up", "cluster"), "local"),
     **dict.fromkeys(("broker", "http", "pipeline"), "services"),
     **dict.fromkeys(("topic", "produce", "consume", "group", "demo"), "clients"),
-    "table": "tables",
+    **dict.fromkeys(("table", "dlq"), "tables"),
     **dict.fromkeys(("bucket", "recover"), "buckets"),
 }
 """What has none is in `lakestream.cli` itself."""

@@ -103,7 +103,7 @@ class Node:
 def source_node(data: Path, **overrides: Any) -> Iterator[Node]:
     """Nothing moves by itself, and the door commits nothing on load."""
     with embedded(data, **overrides) as brokers:
-        settings = load(None, {}, {"data_dir": str(data)})
+        settings = load(None, {}, {"data_dir": str(data)} | overrides)
         listener = socket.create_server(("127.0.0.1", 0))
         uri = f"http://127.0.0.1:{listener.getsockname()[1]}/iceberg"
         opened: Future[tuple[Node, uvicorn.Server]] = Future()

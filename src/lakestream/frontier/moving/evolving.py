@@ -47,15 +47,18 @@ async def learn(lake: Lake, topic: Topic, view: View, planned: Plan, outcomes: S
     """The view of the table with the schemas that its tiles did not know, from which the same has to be planned again.
     None: there are none that anybody knows, or the plan's turn is over. Raises what the source of schemas raises."""
     unknown = frozenset[int]().union(*(outcome.unknown_schemas for outcome in outcomes))
-    found = await _found(lake, topic, sorted(unknown)[:MAX_UNKNOWN])
-    if not found:
-        return None
-    learned = await _evolved(lake, topic, view, partial(grown, schemas=found))
+    learned = await teach(lake, topic, view, sorted(unknown)[:MAX_UNKNOWN])
     if learned.shape == view.shape or any(
         frontier_of(learned, each.partition) != each.start for each in planned.ranges
     ):
         return None
     return learned
+
+
+async def teach(lake: Lake, topic: Topic, view: View, schema_ids: Collection[int]) -> View:
+    """The view of the table with those of the schemas that anybody knows. Raises what the source of schemas raises."""
+    found = await _found(lake, topic, schema_ids)
+    return await _evolved(lake, topic, view, partial(grown, schemas=found)) if found else view
 
 
 async def _found(lake: Lake, topic: Topic, schema_ids: Collection[int]) -> list[ValueSchema]:

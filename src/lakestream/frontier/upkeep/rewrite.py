@@ -27,9 +27,10 @@ _UNCOUNTED: Final = 9_999_999_999
 
 @dataclass(frozen=True, slots=True)
 class Swapped:
-    """What a rewrite did to the table."""
+    """What a rewrite did to the table. `added`: the paths of the outputs."""
 
     view: View
+    added: frozenset[str]
     files_before: int
     files_after: int
     rows_before: int
@@ -68,6 +69,7 @@ async def put_in_place(
         else:
             return Swapped(
                 done,
+                frozenset(file.path for file in outputs),
                 len(inputs),
                 len(outputs),
                 sum(file.record_count for file in inputs),

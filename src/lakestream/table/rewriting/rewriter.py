@@ -29,6 +29,8 @@ from lakestream.table.shape import RAW, TableShape
 
 Keep = Callable[[pa.Table], npt.NDArray[np.bool_]]
 """Which of the rows, in (partition, offset) order, are to stay. Runs in a thread."""
+Change = Callable[[pa.Table], pa.Table]
+"""What becomes of the rows of a row group: as many, of the same places. Runs in a thread."""
 
 _CACHE_BYTES: Final = 8 * 1024 * 1024
 
@@ -65,6 +67,7 @@ class Rewriter:
         own_file_bytes: int,
         compression: Compression = DEFAULT_COMPRESSION,
         keep: Keep | None = None,
+        change: Change | None = None,
     ) -> list[Rewritten]:
         """A partition with at least `own_file_bytes` in the files gets files of its own, one per offset window; the
         others share one. No file at all if no row is left. Raises `Unmergeable`, `ObjectMissing`, `CorruptObject`."""
@@ -74,8 +77,8 @@ class Rewriter:
         if size_bytes > self._max_bytes:
             if len(files) > 1:
                 raise Unmergeable(f"{size_bytes} bytes are more than the {self._max_bytes} that are rewritten at once")
-            return await self._stream(files[0], groups, deleted, shape, compression, keep)
-        tables = [await self._read(group, deleted, shape) for group in groups]
+            return await self._stream(files[0], groups, deleted, shape, compression, keep, change)
+        tables = [await self._read(group, deleted, shape, change) for group in groups]
         stored_bytes = sum(file.size_bytes for file in files)
         return await asyncio.to_thread(_write, tables, stored_bytes, own_file_bytes, shape, compression, keep)
 
@@ -99,6 +102,7 @@ class Rewriter:
         shape: TableShape,
         compression: Compression,
         keep: Keep | None,
+        change: Change | None,
     ) -> list[Rewritten]:
         """One large file, row group by row group, which must be in order; only the new file is held as a whole."""
         sink = io.BytesIO()
@@ -109,7 +113,7 @@ class Rewriter:
             writer.write_rows(rows if keep is None or not rows.num_rows else rows.filter(pa.array(keep(rows))))
 
         for group in groups:
-            rows = await self._read(group, deleted, shape)
+            rows = await self._read(group, deleted, shape, change)
             try:
                 await asyncio.to_thread(write, rows)
             except ValueError as error:
@@ -128,12 +132,14 @@ class Rewriter:
                 raise Unmergeable(f"{file.path} has the columns {', '.join(foreign)}, which would be lost")
         return groups
 
-    async def _read(self, group: DecodedGroup, deleted: Deleted, shape: TableShape) -> pa.Table:
+    async def _read(self, group: DecodedGroup, deleted: Deleted, shape: TableShape, change: Change | None) -> pa.Table:
         names = shape.names
-        stored = shape.stored_names(names)
-        return await self._files.read(
-            group.row_group, group.footer, stored, lambda table: _there(table, names, shape, group, deleted)
-        )
+
+        def take(table: pa.Table) -> pa.Table:
+            rows = _there(table, names, shape, group, deleted)
+            return rows if change is None else change(rows)
+
+        return await self._files.read(group.row_group, group.footer, shape.stored_names(names), take)
 
 
 def _take_there(

@@ -1,0 +1,120 @@
+"""Dead letters again: rows of a stream's table that stayed bytes, though their schema is known now, get their columns.
+
+A file at a time, and each by a commit of its own on exactly one view, as a merge makes it: an interrupted replay has
+done what it has done, and the next goes on with what is left. Rows that were filled are none that a replay looks at.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from lakestream.errors import ObjectMissing, RequestError
+from lakestream.frontier.lake import Lake
+from lakestream.frontier.moving.evolving import settle, teach
+from lakestream.frontier.moving.tiles.writing import MAX_UNKNOWN
+from lakestream.frontier.upkeep.rewrite import is_inside, put_in_place
+from lakestream.metadata.topics.list import Topic
+from lakestream.model import DataFile
+from lakestream.schemas.framing import unknown_ids
+from lakestream.schemas.growing import BY_ID
+from lakestream.table.rewriting.filling import SCOUTED, Filler, Scout
+from lakestream.table.rewriting.rewriter import Rewriter, Unmergeable
+from lakestream.table.view import View
+
+_ROUNDS_MOST: Final = 10
+"""How often files are looked for that took the place of others meanwhile."""
+
+
+@dataclass(slots=True)
+class Replayed:
+    """`files` were looked at, of `of_files`; `reasons`: why rows were left as they are, each with how many."""
+
+    files: int = 0
+    of_files: int = 0
+    filled: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def left(self) -> int:
+        return self.reasons.total()
+
+
+async def replay(lake: Lake, topic: Topic, told: Callable[[Replayed], None] = lambda _: None) -> Replayed:
+    """Fills what can be filled. `told` hears of every file. Raises `RequestError` for a table whose files are not ours
+    to write."""
+    view = await settle(lake, topic, await lake.catalog.load(topic.topic_id))
+    if not is_inside(lake, view):
+        raise RequestError(f"the table of {topic.name} lies outside of the bucket: its files are not ours to write")
+    files = _Files(lake, topic, Rewriter(lake.objects, max_bytes=lake.settings.max_rewrite_bytes))
+    for _ in range(_ROUNDS_MOST):
+        wanted = [file for file in view.files if file.path not in files.seen]
+        if not wanted:
+            break
+        files.done.of_files = files.done.files + len(wanted)
+        for file in wanted:
+            following = await files.replay(view, file)
+            if following is None:
+                break
+            view = following
+            told(files.done)
+        view = await lake.catalog.load(topic.topic_id)
+    return files.done
+
+
+@dataclass(slots=True)
+class _Files:
+    """`seen`: the paths of files that are done with."""
+
+    lake: Lake
+    topic: Topic
+    rewriter: Rewriter
+    done: Replayed = field(default_factory=Replayed)
+    seen: set[str] = field(default_factory=set)
+
+    async def replay(self, view: View, file: DataFile) -> View | None:
+        """The view after it. None: somebody else has changed the file, and its rows are where the next view says."""
+        count = 0
+        try:
+            count, unknown = await self._scouted(view, file)
+            if unknown:
+                view = await teach(self.lake, self.topic, view, unknown)
+            following = await self._filled(view, file) if count else view
+        except Unmergeable as error:
+            self.done.reasons[f"their file cannot be rewritten here: {error}"] += count
+            following = view
+        except ObjectMissing:
+            following = None
+        if following is not None:
+            self.seen.add(file.path)
+            self.done.files += 1
+        return following
+
+    async def _scouted(self, view: View, file: DataFile) -> tuple[int, list[int]]:
+        """How many of its rows may be filled, and the schemas that they name and the table does not know."""
+        known = [schema.schema_id for schema in view.shape.schemas]
+        scout = Scout(partial(unknown_ids, known=known, most=MAX_UNKNOWN))
+        await self.rewriter.read(file, await self.rewriter.deleted(view.deletes), SCOUTED, scout.take)
+        by_id = self.topic.options.value_format == BY_ID
+        return scout.row_count, sorted(scout.unknown)[:MAX_UNKNOWN] if by_id else []
+
+    async def _filled(self, view: View, file: DataFile) -> View | None:
+        filler = Filler(view.shape)
+        rewritten = await self.rewriter.rewrite(
+            [file],
+            view.deletes,
+            shape=view.shape,
+            own_file_bytes=self.lake.settings.own_file_bytes,
+            compression=view.compression,
+            change=filler.fill,
+        )
+        if filler.filled:
+            swapped = await put_in_place(self.lake, view, [file], rewritten)
+            if swapped is None:
+                return None
+            self.seen |= swapped.added
+            view = swapped.view
+        self.done.filled += filler.filled
+        self.done.reasons += filler.reasons
+        return view
