@@ -157,9 +157,8 @@ def _timestamps(table: pa.Table, now_ms: int) -> pa.Array:
     if "_timestamp" not in table.column_names:
         return pa.repeat(now, table.num_rows)
     column = table.column("_timestamp").cast(kind).combine_chunks()
-    millis = pc.divide(column.cast(pa.int64()), 1000)
-    given = np.asarray(valid_rows(column), bool)
-    wrong = given & ((millis.fill_null(0).to_numpy() < 0) | (millis.fill_null(0).to_numpy() > MAX_TIMESTAMP_MS))
+    micros = column.cast(pa.int64()).fill_null(0).to_numpy()
+    wrong = (valid_rows(column) != 0) & ((micros < 0) | (micros // 1000 > MAX_TIMESTAMP_MS))
     if wrong.any():
         raise TableRefused("a record's _timestamp is from 1970 to 9999: another cannot be produced")
     return column.fill_null(now)
