@@ -10,6 +10,7 @@ from uuid import UUID
 from lakestream.catalog.port import TableCatalog
 from lakestream.errors import LakestreamError, UnknownTable
 from lakestream.frontier.lake import Lake
+from lakestream.frontier.moving.evolving import latest_schema
 from lakestream.frontier.moving.fresh import Freshener, Freshness
 from lakestream.frontier.moving.tiles.local import ThreadTiles
 from lakestream.frontier.moving.tiles.tile import TileOutcome
@@ -17,18 +18,21 @@ from lakestream.frontier.moving.tiles.writing import warm_up
 from lakestream.frontier.settings import FreshSettings
 from lakestream.http.iceberg.lagging import Behind
 from lakestream.metadata.names.pointers import Pointers, TableName
-from lakestream.metadata.topics.list import Topics
+from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.metrics import ReadMetrics
 from lakestream.node.storage.backends import Backends
 from lakestream.node.storage.schemas import make_schemas
 from lakestream.runtime import Clock
+from lakestream.table.shape import ValueSchema
+from lakestream.table.view import View
 
 
 class TableFreshener:
     """What the catalog's door calls before it loads a table."""
 
-    def __init__(self, freshener: Freshener, pointers: Pointers, clock: Clock) -> None:
+    def __init__(self, freshener: Freshener, lake: Lake, pointers: Pointers, clock: Clock) -> None:
         self._freshener = freshener
+        self._lake = lake
         self._pointers = pointers
         self._clock = clock
 
@@ -56,6 +60,10 @@ class TableFreshener:
     async def cut(self, topic_id: UUID) -> Freshness:
         """What was acked until now is in the topic's table, or cannot be."""
         return await self._freshener.cut(topic_id)
+
+    async def latest(self, topic: Topic) -> tuple[View, ValueSchema | None]:
+        """The schema by which values of the topic are written now, and a view of the table with its columns."""
+        return await latest_schema(self._lake, topic)
 
     def metrics(self) -> Mapping[str, float]:
         return self._freshener.counts.metrics()
@@ -95,7 +103,7 @@ async def open_freshener(
     freshener = Freshener(lake, Topics(backends.store, backends.runtime), settings)
     warming = loop.run_in_executor(threads, warm_up)
     try:
-        yield TableFreshener(freshener, Pointers(backends.store), backends.runtime.clock)
+        yield TableFreshener(freshener, lake, Pointers(backends.store), backends.runtime.clock)
     finally:
         await warming
         await freshener.close()

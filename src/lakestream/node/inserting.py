@@ -50,7 +50,7 @@ async def open_inserter(
         Topics(backends.store, backends.runtime),
         UnplacedReader(backends.objects),
         backends.runtime,
-        Around(freshener.cut, catalog.named, max_batch_bytes),
+        Around(freshener.cut, catalog.named, freshener.latest, max_batch_bytes),
     )
     task = asyncio.create_task(inserter.run(_PASS_MS), name="inserts")
     try:

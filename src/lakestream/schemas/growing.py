@@ -41,6 +41,11 @@ def fits(codec: str, value_format: str) -> bool:
     return not wanted or value_format in wanted
 
 
+def is_text(codec: str) -> bool:
+    """Whether its values need no schema."""
+    return any(name == codec for (_, schemas), name in _CODECS.items() if not schemas)
+
+
 def settled(
     shape: TableShape, latest: ValueSchema | None, value_format: str, last_id: int, taken: frozenset[str]
 ) -> TableShape:

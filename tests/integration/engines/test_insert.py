@@ -21,6 +21,7 @@ from support.worlds.embedded import Embedded, embedded
 
 INSERTS = {"lakestream.table.inserts": "true"}
 WAIT_S = 30
+ROUNDS = 3
 _names = count()
 
 
@@ -285,10 +286,11 @@ def test_engines_insert_at_once_while_producers_run(broker: Embedded, door: str,
             producer.produce(topic, b"p%d" % produced)
             produced += 1
             producer.flush(WAIT_S)
+            time.sleep(0.02)
 
     def by_pyiceberg(name: bytes, address: str) -> None:
         stream = table(address, topic)
-        for number in range(6):
+        for number in range(ROUNDS):
             stream.append(
                 rows(
                     _stream_partition=pa.array([1, 1], pa.int32()),
@@ -298,7 +300,7 @@ def test_engines_insert_at_once_while_producers_run(broker: Embedded, door: str,
 
     def by_duckdb() -> None:
         with duck(door) as engine:
-            for number in range(6):
+            for number in range(ROUNDS):
                 values = f"(1, 'd{2 * number}'), (1, 'd{2 * number + 1}')"
                 engine.execute(f"INSERT INTO lake.default.{topic} (_stream_partition, _value) VALUES {values}")
 
@@ -314,12 +316,12 @@ def test_engines_insert_at_once_while_producers_run(broker: Embedded, door: str,
         stop.set()
         producing.join()
     assert failures == []
-    found = consume(broker, topic, produced + 36)
+    found = consume(broker, topic, produced + 6 * ROUNDS)
     for partition in found:
         assert [offset for offset, _, _ in partition] == list(range(len(partition)))
     for name in (b"x", b"y", b"d"):
         assert [value for _, _, value in found[1] if value[:1] == name] == [
-            b"%s%d" % (name, number) for number in range(12)
+            b"%s%d" % (name, number) for number in range(2 * ROUNDS)
         ]
     seen = table(door, topic).scan().to_arrow()
     assert sorted(seen["_value"].to_pylist()) == sorted(value for partition in found for _, _, value in partition)

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from conftest import need
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from conftest import need
 from support.servers.trino import trino, trino_archive
 from support.worlds.doors import http_door
 from support.worlds.embedded import embedded
@@ -28,7 +28,7 @@ def test_trino_inserts_records(tmp_path: Path) -> None:
                 "INSERT INTO orders (_value) SELECT to_utf8(CAST(n AS varchar)) FROM UNNEST(sequence(1, 20)) AS t(n)"
             )
             assert engine.run("SELECT count(*), max(_offset) FROM orders") == [[22, 21]]
-            with pytest.raises(RuntimeError, match="have no place in the stream|_offset in|would be appended"):
+            with pytest.raises(RuntimeError, match=r"_offset in|would be appended"):
                 engine.run("INSERT INTO orders SELECT * FROM orders WHERE _offset = 1")
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "nobody"})
         consumer.assign([TopicPartition("orders", 0, 0)])

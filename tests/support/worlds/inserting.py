@@ -3,6 +3,7 @@
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -12,11 +13,11 @@ import pyarrow.parquet as pq
 from lakestream.catalog.engines.unplaced import Unplaced
 from lakestream.errors import LakestreamError
 from lakestream.frontier.moving.advance import ensure_table
+from lakestream.frontier.moving.evolving import latest_schema
 from lakestream.frontier.settings import FreshSettings
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.stream.inserting.inserter import Around, Inserter
 from lakestream.table.parquet.unplaced import UnplacedFile, UnplacedReader
-from lakestream.table.shape import RAW
 from support.worlds.fresh import make_door
 from support.worlds.memory import Fuse, Fused, MemoryWorld, Row
 
@@ -43,7 +44,7 @@ class InsertWorld:
         manifest = f"{self.location}/_iceberg/engine-{snapshot_id}.avro"
         await self.world.objects.put(self._key(manifest), [b"a manifest"])
         made = (*(file.path for file in found), manifest)
-        return Unplaced(self.topic.topic_id, snapshot_id, tuple(found), made, RAW)
+        return Unplaced(self.topic.topic_id, snapshot_id, tuple(found), made)
 
     async def left(self, rows: Unplaced) -> list[str]:
         """Of the engine's files."""
@@ -63,7 +64,7 @@ class InsertWorld:
             Topics(store, world.runtime),
             UnplacedReader(objects),
             world.runtime,
-            Around(cuts.cut, world.catalog_on(store).named, max_batch_bytes=1 << 20),
+            Around(cuts.cut, cuts._lake.catalog.named, partial(latest_schema, cuts._lake), max_batch_bytes=1 << 20),
         )
 
     async def send(self, door: Inserter, rows: Unplaced) -> LakestreamError | None:

@@ -29,7 +29,6 @@ from lakestream.errors import CorruptObject, TableRefused
 from lakestream.objects.paths import is_inside
 from lakestream.table.parquet.unplaced import UnplacedFile
 from lakestream.table.schema import shape_of
-from lakestream.table.shape import TableShape
 
 _ALONE: Final = "Rows without _offset become records of the stream, which cannot be one step with anything else"
 
@@ -42,7 +41,6 @@ class Unplaced(NamedTuple):
     snapshot_id: int
     files: tuple[UnplacedFile, ...]
     made: tuple[str, ...]
-    shape: TableShape
 
 
 class TakeRows(Protocol):
@@ -81,7 +79,7 @@ def find_unplaced(
     """None: no row of the commit lacks its offset, by what its manifests say. Raises `TableRefused` for one that has
     such rows and does anything else. Blocking."""
     snapshots = appended(base, updates)
-    home, shape = base.location, shape_of(base.properties)
+    home = base.location
     if not snapshots or not all(is_inside(snapshot.manifest_list, home) for snapshot in snapshots):
         return None
     ids = {snapshot.snapshot_id for snapshot in snapshots}
@@ -93,7 +91,7 @@ def find_unplaced(
     except CorruptObject as error:
         raise TableRefused(f"what the commit brings cannot be judged: {error}") from error
     added = [entry.data_file for entry in entries if _is_added(entry)]
-    offset = shape.field_id("_offset")
+    offset = shape_of(base.properties).field_id("_offset")
     unplaced = [file for file in added if _missing(file, offset)]
     if not unplaced:
         return None
@@ -108,7 +106,6 @@ def find_unplaced(
         snapshot_id=snapshots[-1].snapshot_id,
         files=tuple(UnplacedFile(file.file_path, file.record_count) for file in added),
         made=tuple(sorted(path for path in made if is_inside(path, home))),
-        shape=shape,
     )
 
 

@@ -55,19 +55,25 @@ def _ids(columns: Sequence[TableColumn]) -> Iterator[int]:
 
 def evolved_schema(metadata: TableMetadata, shape: TableShape, *, keeps_order: bool) -> Schema:
     """The columns of the shape, and behind them those that the table's owner has added, under a number that is free.
-    Comments stay. With `keeps_order` new columns come last of all: a Metastore wants it so."""
+    Comments stay, and columns of the log that have become optional stay so. With `keeps_order` new columns come last of
+    all: a Metastore wants it so."""
     present = metadata.schema()
     free = max(each.schema_id for each in metadata.schemas) + 1
     said = {field_id: doc for field_id in present.field_ids if (doc := present.find_field(field_id).doc)}
     wanted = iceberg_schema(shape)
     ours = {field.field_id for field in wanted.fields}
-    fields = [_with_doc(field, said) for field in wanted.fields]
+    fields = [_as_present(_with_doc(field, said), present) for field in wanted.fields]
     own = [field for field in present.fields if field.field_id not in ours]
     fields += own
     if keeps_order:
         places = {field.field_id: place for place, field in enumerate(present.fields)}
         fields.sort(key=lambda field: places.get(field.field_id, len(places)))
     return Schema(*fields, schema_id=free, identifier_field_ids=present.identifier_field_ids)
+
+
+def _as_present(field: NestedField, present: Schema) -> NestedField:
+    found = present.find_field(field.field_id) if field.field_id in present.field_ids else field
+    return field if found.required or not field.required else field.model_copy(update={"required": False})
 
 
 def own_names(present: Schema, shape: TableShape) -> frozenset[str]:

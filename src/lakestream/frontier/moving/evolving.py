@@ -61,6 +61,20 @@ async def teach(lake: Lake, topic: Topic, view: View, schema_ids: Collection[int
     return await _evolved(lake, topic, view, partial(grown, schemas=found)) if found else view
 
 
+async def latest_schema(lake: Lake, topic: Topic) -> tuple[View, ValueSchema | None]:
+    """By which values that are made here are to be written, and the view of the table that has its columns. Raises
+    what the source of schemas raises, `UnknownStream`, `Conflict`."""
+    view = await lake.catalog.load(topic.topic_id)
+    wanted = topic.options.value_format
+    if wanted in (RAW_FORMAT, STRING):
+        return view, None
+    latest = await lake.schemas.latest(value_subject(topic.name, topic.options.value_subject))
+    if latest is None:
+        return view, None
+    change = partial(grown, schemas=[latest]) if wanted == BY_ID else partial(settled, latest=latest)
+    return await _evolved(lake, topic, view, change), latest
+
+
 async def _found(lake: Lake, topic: Topic, schema_ids: Collection[int]) -> list[ValueSchema]:
     subject = value_subject(topic.name, topic.options.value_subject)
     found = [await lake.schemas.by_id(schema_id, subject) for schema_id in schema_ids]

@@ -33,14 +33,19 @@ from lakestream.frontier.moving.fresh import Freshness
 from lakestream.metadata.counters import current_generation, reserve_producer_ids
 from lakestream.metadata.inserts import DoneInsert, Insert, Inserts, LiveInsert
 from lakestream.metadata.store import ABSENT, Store
-from lakestream.metadata.topics.list import Topics
+from lakestream.metadata.topics.list import Topic, Topics
+from lakestream.metadata.topics.option_list import VALUE_FORMAT
 from lakestream.metadata.topics.options import batch_rules
+from lakestream.metadata.topics.tables import value_subject
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime
+from lakestream.schemas.growing import fits, is_text
 from lakestream.stream.inserting.appending import InsertAppender
 from lakestream.stream.inserting.batching import Batching
-from lakestream.table.parquet.unplaced import UnplacedReader
+from lakestream.table.parquet.unplaced import WHOLE, UnplacedReader, WrittenBy
 from lakestream.table.reading.files import key_in
+from lakestream.table.shape import ValueSchema
+from lakestream.table.view import View
 from lakestream.wal import parse_key
 
 _log = logging.getLogger(__name__)
@@ -63,10 +68,12 @@ _UNFINISHED: Final = (Freshness.FAILED, Freshness.LATE)
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What an inserter needs of the rest. `cut`: brings a topic's table up to date. `named`: what the table names."""
+    """What an inserter needs of the rest. `cut`: brings a topic's table up to date. `named`: what the table names.
+    `latest`: a view of the table with the columns of the schema by which values are written now, and that schema."""
 
     cut: Callable[[UUID], Awaitable[Freshness]]
     named: Callable[[UUID], Awaitable[Named]]
+    latest: Callable[[Topic], Awaitable[tuple[View, ValueSchema | None]]]
     max_batch_bytes: int
     max_bytes: int = MOST_BYTES
 
@@ -165,7 +172,11 @@ class Inserter:
             )
         now_ms = self._runtime.clock.now_ms()
         found = await self._reader.read(
-            rows.files, rows.shape, partitions=topic.partitions, now_ms=now_ms, max_bytes=self._around.max_bytes
+            rows.files,
+            await self._written_by(topic),
+            partitions=topic.partitions,
+            now_ms=now_ms,
+            max_bytes=self._around.max_bytes,
         )
         return Batching(
             topic.partitions,
@@ -174,6 +185,29 @@ class Inserter:
             now_ms,
             found,
         )
+
+    async def _written_by(self, topic: Topic) -> WrittenBy:
+        try:
+            view, latest = await self._around.latest(topic)
+        except UnknownStream as error:
+            raise TableRefused(f"the table of topic {topic.name} is being deleted: no rows can be inserted") from error
+        shape, wanted = view.shape, topic.options.value_format
+        if not shape.codec:
+            return WrittenBy(shape)
+        if not fits(shape.codec, wanted):
+            return WrittenBy(
+                shape, trouble=f"topic {topic.name} has {VALUE_FORMAT}={wanted}, so rows may say their _value only"
+            )
+        if is_text(shape.codec):
+            return WrittenBy(shape, WHOLE)
+        if latest is None:
+            subject = value_subject(topic.name, topic.options.value_subject)
+            told = f"topic {topic.name} has no schema for its values: register one under the subject {subject}"
+            return WrittenBy(shape, trouble=told)
+        found = next((each for each in shape.schemas if each.schema_id == latest.schema_id), None)
+        trouble = "the table cannot take it now" if found is None else found.trouble
+        told = f"values cannot be written by schema {latest.schema_id}, the latest: {trouble}" if trouble else ""
+        return WrittenBy(shape, latest.schema_id, told)
 
     async def _decide(self, rows: Unplaced, batching: Batching, found: LiveInsert | None) -> LiveInsert | None:
         """None: another process was faster with a step."""

@@ -1,7 +1,7 @@
 """Rows that an engine wrote without offsets, as columns of records that are still to be produced."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 
 from lakestream.errors import CorruptObject, LakestreamError, ObjectMissing, TableRefused
 from lakestream.objects import ObjectStore
-from lakestream.records import Columns
+from lakestream.records import Binary, Columns
 from lakestream.records.layout import MAX_TIMESTAMP_MS
-from lakestream.table.parquet.arrow import from_arrow, valid_rows
+from lakestream.table.parquet.arrow import canonical, from_arrow, valid_rows
+from lakestream.table.parquet.codec import decoded, encoded
 from lakestream.table.parquet.files import ParquetFiles
 from lakestream.table.parquet.footers import ParquetFooter
 from lakestream.table.shape import RAW, TableShape
@@ -23,6 +24,8 @@ _GIVEN: Final = ("_stream_partition", "_timestamp", "_key", "_headers", "_value"
 _OWED: Final = ("_offset", "_timestamp_type", "_kind", "_headers_raw", "_schema_id", "_crc")
 """What the log says of it."""
 NOT_GIVEN: Final = -1
+WHOLE: Final = 0
+"""Stands for the schema of values that are text as a whole."""
 
 
 class UnplacedFile(NamedTuple):
@@ -30,6 +33,15 @@ class UnplacedFile(NamedTuple):
 
     path: str
     record_count: int
+
+
+class WrittenBy(NamedTuple):
+    """How values are made of a row's columns: by the schema of this id in the table's shape, if the shape has a codec.
+    `trouble`: why they cannot be; empty: they can. Rows may then say their `_value` only."""
+
+    shape: TableShape
+    schema_id: int = NOT_GIVEN
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +58,7 @@ class UnplacedReader:
         self._files = ParquetFiles(store)
 
     async def read(
-        self, files: Sequence[UnplacedFile], shape: TableShape, *, partitions: int, now_ms: int, max_bytes: int
+        self, files: Sequence[UnplacedFile], written: WrittenBy, *, partitions: int, now_ms: int, max_bytes: int
     ) -> list[UnplacedRows]:
         """The rows of all files, in their order. Raises `TableRefused` with a sentence for files that are no such rows,
         or more than `max_bytes` as columns; `Unavailable`."""
@@ -62,7 +74,7 @@ class UnplacedReader:
                     " them in several statements"
                 )
         for file, footer in zip(files, footers, strict=True):
-            found += await self._read(file, _checked(file, footer), _converted(shape, partitions, now_ms))
+            found += await self._read(file, _checked(file, footer), _converted(written, partitions, now_ms))
         return found
 
     async def _read(
@@ -90,15 +102,15 @@ def _checked(file: UnplacedFile, footer: ParquetFooter | LakestreamError) -> Par
     return footer
 
 
-def _converted(shape: TableShape, partitions: int, now_ms: int) -> Callable[[pa.Table], list[UnplacedRows]]:
+def _converted(written: WrittenBy, partitions: int, now_ms: int) -> Callable[[pa.Table], list[UnplacedRows]]:
     def convert(table: pa.Table) -> list[UnplacedRows]:
-        return [_rows(pa.Table.from_batches([piece]), shape, partitions, now_ms) for piece in table.to_batches()]
+        return [_rows(pa.Table.from_batches([piece]), written, partitions, now_ms) for piece in table.to_batches()]
 
     return convert
 
 
-def _rows(table: pa.Table, shape: TableShape, partitions: int, now_ms: int) -> UnplacedRows:
-    _check_columns(table)
+def _rows(table: pa.Table, written: WrittenBy, partitions: int, now_ms: int) -> UnplacedRows:
+    _check_columns(table, written.shape)
     rows = table.num_rows
     partition = _partitions(table, partitions)
     timestamp = _timestamps(table, now_ms)
@@ -115,15 +127,59 @@ def _rows(table: pa.Table, shape: TableShape, partitions: int, now_ms: int) -> U
         first, last = int(columns.header_offsets[0]), int(columns.header_offsets[-1])
         if not columns.header_key.valid[first:last].all():
             raise TableRefused("a header without a key cannot be a record's: give each entry of _headers a key")
-    return UnplacedRows(columns, partition)
+    return UnplacedRows(replace(columns, value=_values(table, columns.value, written)), partition)
 
 
-def _check_columns(table: pa.Table) -> None:
+def _values(table: pa.Table, raw: Binary, written: WrittenBy) -> Binary:
+    """Of the value columns where one of them is given, else as `_value` says."""
+    names = [column.name for column in written.shape.value_columns]
+    given = np.zeros(table.num_rows, bool)
+    for name in names:
+        if name in table.column_names:
+            given |= pc.is_valid(table.column(name)).to_numpy()
+    if not given.any():
+        return raw
+    if (given & (raw.valid != 0)).any():
+        raise TableRefused("a row has both _value and columns of the value: leave one of them out of the INSERT")
+    if written.trouble:
+        raise TableRefused(written.trouble)
+    columns = {name: canonical(table, [name], written.shape).column(0).chunk(0) for name in names}
+    ids = np.where(given, written.schema_id, NOT_GIVEN).astype(np.int64)
+    made = encoded(written.shape, columns, ids, raw)
+    _check_values(made, columns, given, written)
+    return replace(made, valid=np.where(given, 1, made.valid).astype(np.uint8))
+
+
+def _check_values(
+    made: Binary, columns: Mapping[str, pa.Array], given: npt.NDArray[np.bool_], written: WrittenBy
+) -> None:
+    """That what was made says all that was given: what comes out of it is what went in."""
+    buffers = [pa.py_buffer(np.packbits(given, bitorder="little")), pa.py_buffer(made.offsets), pa.py_buffer(made.data)]
+    back = decoded(written.shape, pa.Array.from_buffers(pa.binary(), len(given), buffers))
+    assert back is not None
+    rows = pa.array(np.flatnonzero(given))
+    is_made = (np.diff(made.offsets) > 0) | (written.schema_id == WHOLE)
+    if not (is_made & back.is_typed)[given].all():
+        raise TableRefused(
+            "a row cannot be written by the schema of the topic's values: fields that must be there are null, or hold"
+            " what their types do not take"
+        )
+    for name, column in columns.items():
+        before, after = column.take(rows), back.columns[name].take(rows)
+        if not before.equals(after) and repr(before.to_pylist()) != repr(after.to_pylist()):
+            raise TableRefused(
+                f"what column {name} holds cannot be written by the schema of the topic's values, and would be lost:"
+                " leave the column out of the INSERT, or register a schema that has it"
+            )
+
+
+def _check_columns(table: pa.Table, shape: TableShape) -> None:
     """That nothing was given which would be lost, or is the log's to give."""
+    values = {column.name for column in shape.value_columns}
     if len(set(table.column_names)) != len(table.column_names):
         raise TableRefused("the file has a column twice")
     for name in table.column_names:
-        if name in _GIVEN or table.column(name).null_count == table.num_rows:
+        if name in _GIVEN or name in values or table.column(name).null_count == table.num_rows:
             continue
         if name == "_offset":
             raise TableRefused(

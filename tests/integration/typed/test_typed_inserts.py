@@ -1,0 +1,164 @@
+"""INSERT INTO a typed topic: rows are written by the newest schema of their subject, and are values as producers send
+them."""
+
+import json
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import ForbiddenError
+from pyiceberg.table import Table
+from support.schemas.typed import ORDER
+from support.worlds.doors import duck, http_door
+from support.worlds.embedded import Embedded, embedded
+
+from lakestream.table.shape import KIND_RAW, KIND_TOMBSTONE, KIND_TYPED
+
+WAIT_S = 30
+NEWER: dict[str, Any] = ORDER | {
+    "fields": [*ORDER["fields"], {"name": "note", "type": ["null", "string"], "default": None}]
+}
+_names = count()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("typed-inserts")
+
+
+@pytest.fixture(scope="module")
+def broker(data: Path) -> Iterator[Embedded]:
+    with embedded(data) as brokers:
+        yield brokers
+
+
+@pytest.fixture(scope="module")
+def door(data: Path, broker: Embedded) -> Iterator[str]:
+    with http_door(data) as address:
+        yield address
+
+
+@pytest.fixture
+def registry(door: str) -> Iterator[SchemaRegistryClient]:
+    with SchemaRegistryClient({"url": f"{door}/registry"}) as client:
+        yield client
+
+
+def make_topic(broker: Embedded, value_format: str) -> str:
+    name = f"typed_{next(_names)}"
+    config = {"lakestream.table.inserts": "true", "lakestream.value.format": value_format}
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(WAIT_S)
+    return name
+
+
+def register(registry: SchemaRegistryClient, topic: str, schema: Any) -> int:
+    return registry.register_schema(f"{topic}-value", Schema(json.dumps(schema), "AVRO"))
+
+
+def table(door: str, topic: str) -> Table:
+    return RestCatalog("lake", uri=f"{door}/iceberg").load_table(("default", topic))
+
+
+def rows(**columns: Any) -> pa.Table:
+    length = len(next(iter(columns.values())))
+    return pa.table(
+        {"_stream_partition": pa.nulls(length, pa.int32()), "_offset": pa.nulls(length, pa.int64())} | columns
+    )
+
+
+def values(broker: Embedded, topic: str, records: int) -> list[bytes | None]:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "nobody"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found = []
+    for offset in range(records):
+        message = consumer.poll(WAIT_S)
+        assert message is not None
+        assert (message.error(), message.offset()) == (None, offset)
+        found.append(message.value())
+    consumer.close()
+    return found
+
+
+def test_rows_are_written_by_the_newest_schema(broker: Embedded, door: str, registry: SchemaRegistryClient) -> None:
+    topic = make_topic(broker, "schema_id")
+    register(registry, topic, ORDER)
+    stream = table(door, topic)
+    assert not any(field.required for field in stream.schema().fields)
+    ids = pa.array([1, 2, None], pa.int32())
+    stream.append(rows(_key=[b"a", b"b", b"a"], id=ids, item=["x", "y", None], amount=[1.5, None, None]))
+    newer = register(registry, topic, NEWER)
+    with duck(door) as engine:
+        engine.execute(f"INSERT INTO lake.default.{topic} (id, item, amount) VALUES (3, 'z', 2.5)")
+    where = SerializationContext(topic, MessageField.VALUE)
+    read = AvroDeserializer(registry)
+    found = values(broker, topic, 4)
+    assert [None if value is None else read(value, where) for value in found] == [
+        {"id": 1, "item": "x", "amount": 1.5},
+        {"id": 2, "item": "y", "amount": None},
+        None,
+        {"id": 3, "item": "z", "amount": 2.5, "note": None},
+    ]
+    assert found[3] is not None
+    assert found[3][1:5] == newer.to_bytes(4, "big")
+    seen = sorted(table(door, topic).scan().to_arrow().to_pylist(), key=lambda row: row["_offset"])
+    assert [(row["id"], row["item"], row["_kind"], row["_value"]) for row in seen] == [
+        (1, "x", KIND_TYPED, None),
+        (2, "y", KIND_TYPED, None),
+        (None, None, KIND_TOMBSTONE, None),
+        (3, "z", KIND_TYPED, None),
+    ]
+    opened = table(door, topic)
+    assert "note" in opened.schema().column_names
+    assert not any(field.required for field in opened.schema().fields)
+
+
+def test_what_the_schema_does_not_take_is_refused(broker: Embedded, door: str, registry: SchemaRegistryClient) -> None:
+    topic = make_topic(broker, "schema_id")
+    register(registry, topic, ORDER)
+    stream = table(door, topic)
+    one = pa.array([1], pa.int32())
+    refused = {
+        "fields that must be there are null": rows(id=one),
+        "leave one of them out of the INSERT": rows(id=one, item=["x"], _value=[b"x"]),
+    }
+    for sentence, given in refused.items():
+        with pytest.raises(ForbiddenError, match=sentence):
+            stream.append(given)
+    registry.set_compatibility(subject_name=f"{topic}-value", level="NONE")
+    register(registry, topic, ORDER | {"fields": ORDER["fields"][:2]})
+    with pytest.raises(ForbiddenError, match="what column amount holds cannot be written by the schema"):
+        stream.append(rows(id=one, item=["x"], amount=[1.0]))
+    stream.append(rows(id=one, item=["x"]))
+    stream.append(rows(_value=[b"as it is"]))
+    assert values(broker, topic, 2)[1] == b"as it is"
+    kinds = {row["_offset"]: row["_kind"] for row in table(door, topic).scan().to_arrow().to_pylist()}
+    assert kinds == {0: KIND_TYPED, 1: KIND_RAW}
+
+
+def test_a_topic_of_text(broker: Embedded, door: str) -> None:
+    topic = make_topic(broker, "string")
+    table(door, topic).append(rows(value=["one", "", "three"]))
+    assert values(broker, topic, 3) == [b"one", b"", b"three"]
+
+
+def test_values_without_framing(broker: Embedded, door: str, registry: SchemaRegistryClient) -> None:
+    topic = make_topic(broker, "latest")
+    register(registry, topic, ORDER)
+    table(door, topic).append(rows(id=pa.array([1], pa.int32()), item=["x"]))
+    assert values(broker, topic, 1) == [b"\x02\x02x\x00"]
+
+
+def test_without_a_schema_rows_may_say_their_bytes(broker: Embedded, door: str) -> None:
+    topic = make_topic(broker, "schema_id")
+    table(door, topic).append(rows(_value=[b"x"]))
+    assert values(broker, topic, 1) == [b"x"]
