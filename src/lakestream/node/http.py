@@ -52,7 +52,7 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
             )
         engines = make_engines(backends, catalog, listed(place.locations), inserter)
         if freshener is not None:
-            opened = OpenedTables(freshener, InsertOpener(engines.commits, topics), Pointers(backends.store))
+            opened = OpenedTables(freshener, InsertOpener(engines.commits), Pointers(backends.store), topics)
 
         feed = Feed(backends.store, Brokers(backends.store).sessions)
         lags = LagReader(backends.store, topics, feed, sweep_ms=settings.pipeline.sweep_ms)

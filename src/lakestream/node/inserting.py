@@ -1,6 +1,7 @@
 """INSERTs of engines into the tables of topics, for the HTTP door."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -16,26 +17,33 @@ from lakestream.node.storage.backends import Backends
 from lakestream.stream.inserting.inserter import Around, Inserter
 from lakestream.table.parquet.unplaced import UnplacedReader
 
+_log = logging.getLogger(__name__)
+
 _PASS_MS: Final = 5_000
 
 
 class OpenedTables:
     """What the catalog's door calls before it loads a table."""
 
-    def __init__(self, freshener: TableFreshener, opener: InsertOpener, pointers: Pointers) -> None:
+    def __init__(self, freshener: TableFreshener, opener: InsertOpener, pointers: Pointers, topics: Topics) -> None:
         self._freshener = freshener
         self._opener = opener
         self._pointers = pointers
+        self._topics = topics
 
     async def __call__(self, name: TableName) -> Behind | None:
         """Never raises `LakestreamError`."""
         told = await self._freshener(name)
         try:
             table_id = await self._pointers.resolve(name)
-        except LakestreamError:
-            # The load that follows meets the same, and says so.
-            return told
-        await self._opener(table_id)
+            topic = (await self._topics.by_ids([table_id])).get(table_id)
+            if topic is not None and topic.options.table_inserts:
+                await self._opener(table_id)
+                # The columns that rows are written by, before there is any row of that schema.
+                await self._freshener.latest(topic)
+        except LakestreamError as error:
+            # The table itself is met with again by the load that follows, which says so.
+            _log.warning("table %s is loaded as it is, not opened for INSERTs: %s", name, error)
         return told
 
 

@@ -53,9 +53,9 @@ def registry(door: str) -> Iterator[SchemaRegistryClient]:
         yield client
 
 
-def make_topic(broker: Embedded, value_format: str) -> str:
+def make_topic(broker: Embedded, value_format: str, **more: str) -> str:
     name = f"typed_{next(_names)}"
-    config = {"lakestream.table.inserts": "true", "lakestream.value.format": value_format}
+    config = {"lakestream.table.inserts": "true", "lakestream.value.format": value_format} | more
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(WAIT_S)
     return name
@@ -162,3 +162,41 @@ def test_without_a_schema_rows_may_say_their_bytes(broker: Embedded, door: str) 
     topic = make_topic(broker, "schema_id")
     table(door, topic).append(rows(_value=[b"x"]))
     assert values(broker, topic, 1) == [b"x"]
+
+
+def keys(broker: Embedded, topic: str, records: int) -> list[bytes | None]:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "nobody"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found = [consumer.poll(WAIT_S) for _ in range(records)]
+    consumer.close()
+    return [message.key() for message in found if message is not None]
+
+
+def test_columns_are_the_key_of_rows_that_have_none(
+    broker: Embedded, door: str, registry: SchemaRegistryClient
+) -> None:
+    one = make_topic(broker, "schema_id", **{"lakestream.key": "id"})
+    two = make_topic(broker, "schema_id", **{"lakestream.key": "id,item"})
+    ids = pa.array([7, 8], pa.int32())
+    for topic in (one, two):
+        register(registry, topic, ORDER)
+        table(door, topic).append(rows(_key=[None, b"given"], id=ids, item=["x", "y"]))
+    assert keys(broker, one, 2) == [b"7", b"given"]
+    assert keys(broker, two, 2) == [b'["7","x"]', b"given"]
+
+
+def test_a_topic_that_validates_takes_no_bytes(broker: Embedded, door: str, registry: SchemaRegistryClient) -> None:
+    topic = make_topic(broker, "schema_id", **{"lakestream.schema.validation": "id"})
+    register(registry, topic, ORDER)
+    with pytest.raises(ForbiddenError, match="takes values of its schemas only"):
+        table(door, topic).append(rows(_value=[b"x"]))
+    table(door, topic).append(rows(id=pa.array([1], pa.int32()), item=["x"]))
+    assert len(values(broker, topic, 1)) == 1
+
+
+def test_values_in_json_are_said_as_text(broker: Embedded, door: str, registry: SchemaRegistryClient) -> None:
+    topic = make_topic(broker, "schema_id")
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
+    registry.register_schema(f"{topic}-value", Schema(json.dumps(schema), "JSON"))
+    with pytest.raises(ForbiddenError, match="are JSON: say each as a text, in _value"):
+        table(door, topic).append(rows(id=[1]))

@@ -5,7 +5,6 @@ of the log have them in any case. And DuckDB inserts into no partitioned table w
 a hint for engines that rewrite.
 """
 
-import logging
 from typing import Final
 from uuid import UUID
 
@@ -22,36 +21,26 @@ from pyiceberg.table.update import (
 
 from lakestream.catalog.embedded.commit import Commits
 from lakestream.catalog.staging import Change, Prepare
-from lakestream.errors import Conflict, LakestreamError
-from lakestream.metadata.topics.list import Topics
+from lakestream.errors import Conflict
 from lakestream.table.schema import ROW_GROUP_PROPERTY
 from lakestream.table.shape import SYSTEM_NAMES
-
-_log = logging.getLogger(__name__)
 
 _ATTEMPTS: Final = 10
 _LAST_ADDED: Final = -1
 
 
 class InsertOpener:
-    """Opens the tables of topics that take INSERTs, each once."""
+    """Opens tables that take INSERTs, each once."""
 
-    def __init__(self, commits: Commits, topics: Topics) -> None:
+    def __init__(self, commits: Commits) -> None:
         self._commits = commits
-        self._topics = topics
         self._open: set[UUID] = set()
 
     async def __call__(self, table_id: UUID) -> None:
-        """Before an engine loads the table. A failure is only logged: the engine gets the table as it is."""
-        if table_id in self._open:
-            return
-        try:
-            topic = (await self._topics.by_ids([table_id])).get(table_id)
-            if topic is not None and topic.options.table_inserts:
-                await open_for_inserts(self._commits, table_id)
-                self._open.add(table_id)
-        except LakestreamError as error:
-            _log.warning("table %s is not open for INSERTs yet: %s", table_id, error)
+        """Raises what `open_for_inserts` does."""
+        if table_id not in self._open:
+            await open_for_inserts(self._commits, table_id)
+            self._open.add(table_id)
 
 
 async def open_for_inserts(commits: Commits, table_id: UUID) -> None:

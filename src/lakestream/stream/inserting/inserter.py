@@ -34,7 +34,7 @@ from lakestream.metadata.counters import current_generation, reserve_producer_id
 from lakestream.metadata.inserts import DoneInsert, Insert, Inserts, LiveInsert
 from lakestream.metadata.store import ABSENT, Store
 from lakestream.metadata.topics.list import Topic, Topics
-from lakestream.metadata.topics.option_list import VALUE_FORMAT
+from lakestream.metadata.topics.option_list import NO_VALIDATION, VALUE_FORMAT
 from lakestream.metadata.topics.options import batch_rules
 from lakestream.metadata.topics.tables import value_subject
 from lakestream.objects import ObjectStore
@@ -44,7 +44,7 @@ from lakestream.stream.inserting.appending import InsertAppender
 from lakestream.stream.inserting.batching import Batching
 from lakestream.table.parquet.unplaced import WHOLE, UnplacedReader, WrittenBy
 from lakestream.table.reading.files import key_in
-from lakestream.table.shape import ValueSchema
+from lakestream.table.shape import TableShape, ValueSchema
 from lakestream.table.view import View
 from lakestream.wal import parse_key
 
@@ -189,25 +189,14 @@ class Inserter:
     async def _written_by(self, topic: Topic) -> WrittenBy:
         try:
             view, latest = await self._around.latest(topic)
+            written = _written_by(topic, view.shape, latest)
         except UnknownStream as error:
             raise TableRefused(f"the table of topic {topic.name} is being deleted: no rows can be inserted") from error
-        shape, wanted = view.shape, topic.options.value_format
-        if not shape.codec:
-            return WrittenBy(shape)
-        if not fits(shape.codec, wanted):
-            return WrittenBy(
-                shape, trouble=f"topic {topic.name} has {VALUE_FORMAT}={wanted}, so rows may say their _value only"
-            )
-        if is_text(shape.codec):
-            return WrittenBy(shape, WHOLE)
-        if latest is None:
-            subject = value_subject(topic.name, topic.options.value_subject)
-            told = f"topic {topic.name} has no schema for its values: register one under the subject {subject}"
-            return WrittenBy(shape, trouble=told)
-        found = next((each for each in shape.schemas if each.schema_id == latest.schema_id), None)
-        trouble = "the table cannot take it now" if found is None else found.trouble
-        told = f"values cannot be written by schema {latest.schema_id}, the latest: {trouble}" if trouble else ""
-        return WrittenBy(shape, latest.schema_id, told)
+        keys = tuple(name for name in topic.options.key if name in view.shape.names)
+        told = ""
+        if topic.options.schema_validation != NO_VALIDATION:
+            told = f"topic {topic.name} takes values of its schemas only: say the columns of the value, not _value"
+        return written._replace(keys=keys, bytes_trouble=told)
 
     async def _decide(self, rows: Unplaced, batching: Batching, found: LiveInsert | None) -> LiveInsert | None:
         """None: another process was faster with a step."""
@@ -335,3 +324,25 @@ class Inserter:
             except LakestreamError as error:
                 _log.warning("inserts that are under way cannot be looked after now: %s", error)
             await asyncio.sleep(interval_ms / 1000)
+
+
+def _written_by(topic: Topic, shape: TableShape, latest: ValueSchema | None) -> WrittenBy:
+    wanted = topic.options.value_format
+    if not shape.codec:
+        return WrittenBy(shape)
+    if not fits(shape.codec, wanted):
+        told = f"topic {topic.name} has {VALUE_FORMAT}={wanted}, so rows may say their _value only"
+        return WrittenBy(shape, trouble=told)
+    if is_text(shape.codec):
+        return WrittenBy(shape, WHOLE)
+    if any(column.content == "format" for column in shape.value_columns):
+        # A text in JSON is made of columns and a template, which an engine has none of.
+        return WrittenBy(shape, trouble=f"values of topic {topic.name} are JSON: say each as a text, in _value")
+    if latest is None:
+        subject = value_subject(topic.name, topic.options.value_subject)
+        told = f"topic {topic.name} has no schema for its values: register one under the subject {subject}"
+        return WrittenBy(shape, trouble=told)
+    found = next((each for each in shape.schemas if each.schema_id == latest.schema_id), None)
+    trouble = "the table cannot take it now" if found is None else found.trouble
+    told = f"values cannot be written by schema {latest.schema_id}, the latest: {trouble}" if trouble else ""
+    return WrittenBy(shape, latest.schema_id, told)

@@ -1,5 +1,6 @@
 """Rows that an engine wrote without offsets, as columns of records that are still to be produced."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -37,11 +38,14 @@ class UnplacedFile(NamedTuple):
 
 class WrittenBy(NamedTuple):
     """How values are made of a row's columns: by the schema of this id in the table's shape, if the shape has a codec.
-    `trouble`: why they cannot be; empty: they can. Rows may then say their `_value` only."""
+    `trouble`: why they cannot be; empty: they can. Rows may then say their `_value` only. `bytes_trouble`: why they may
+    not do that. `keys`: the columns whose values are the key of a row that has none."""
 
     shape: TableShape
     schema_id: int = NOT_GIVEN
     trouble: str = ""
+    bytes_trouble: str = ""
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +126,39 @@ def _rows(table: pa.Table, written: WrittenBy, partitions: int, now_ms: int) -> 
         "_crc": pa.array(np.zeros(rows, np.int32)),
     }
     made |= {name: table.column(name) for name in ("_key", "_headers", "_value") if name in table.column_names}
+    if any(name in table.column_names for name in written.keys):
+        by_columns = key_of(table, written)
+        made["_key"] = pc.coalesce(made["_key"].cast(pa.binary()), by_columns) if "_key" in made else by_columns
     columns = from_arrow(pa.table(made), RAW)
     if len(columns.header_key.valid):
         first, last = int(columns.header_offsets[0]), int(columns.header_offsets[-1])
         if not columns.header_key.valid[first:last].all():
             raise TableRefused("a header without a key cannot be a record's: give each entry of _headers a key")
     return UnplacedRows(replace(columns, value=_values(table, columns.value, written)), partition)
+
+
+def key_of(table: pa.Table, written: WrittenBy) -> pa.ChunkedArray | pa.Array:
+    """One column as text, or as bytes if it is those; several as an array of texts in JSON. None where one is null."""
+    texts = []
+    for name in written.keys:
+        if name not in table.column_names:
+            return pa.nulls(table.num_rows, pa.binary())
+        column = canonical(table, [name], written.shape).column(0)
+        if pa.types.is_binary(column.type) and len(written.keys) == 1:
+            return column
+        try:
+            texts.append(column.cast(pa.string()))
+        except pa.ArrowException as error:
+            raise TableRefused(
+                f"column {name} of lakestream.key is no text, so it cannot be in a key: {error}"
+            ) from error
+    if len(texts) == 1:
+        return texts[0].cast(pa.binary())
+    rows = zip(*(text.to_pylist() for text in texts), strict=True)
+    keys = [
+        None if None in row else json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() for row in rows
+    ]
+    return pa.array(keys, pa.binary())
 
 
 def _values(table: pa.Table, raw: Binary, written: WrittenBy) -> Binary:
@@ -137,6 +168,8 @@ def _values(table: pa.Table, raw: Binary, written: WrittenBy) -> Binary:
     for name in names:
         if name in table.column_names:
             given |= pc.is_valid(table.column(name)).to_numpy()
+    if written.bytes_trouble and (raw.valid != 0).any():
+        raise TableRefused(written.bytes_trouble)
     if not given.any():
         return raw
     if (given & (raw.valid != 0)).any():
