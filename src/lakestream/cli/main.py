@@ -18,6 +18,7 @@ COMMANDS = {
     "up": "Start everything on this machine: brokers, HTTP door, Spark pipeline.",
     "cluster": "Start a whole cluster on this machine, on PostgreSQL and an S3 server.",
     "topic": "Create, list, describe and delete topics.",
+    "schema": "Register, list and check the schemas of values.",
     "produce": "Write records to a topic, from the command line or line by line from standard input.",
     "consume": "Read records from a topic.",
     "group": "List, describe, rewind and delete consumer groups.",
@@ -35,7 +36,7 @@ COMMANDS = {
 FOLDERS = {
     **dict.fromkeys(("up", "cluster"), "local"),
     **dict.fromkeys(("broker", "http", "pipeline"), "services"),
-    **dict.fromkeys(("topic", "produce", "consume", "group", "demo"), "clients"),
+    **dict.fromkeys(("topic", "schema", "produce", "consume", "group", "demo"), "clients"),
     **dict.fromkeys(("table", "dlq"), "tables"),
     **dict.fromkeys(("bucket", "recover"), "buckets"),
 }

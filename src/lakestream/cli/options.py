@@ -18,6 +18,11 @@ Catalog = Annotated[
 ]
 DEFAULT_CATALOG = "http://127.0.0.1:8181/iceberg"
 
+RegistryUrl = Annotated[
+    str, typer.Option("--registry", envvar="LAKESTREAM_REGISTRY", help="Address of the schema registry.")
+]
+DEFAULT_REGISTRY = "http://127.0.0.1:8181/registry"
+
 Table = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic, or namespace.table.")]
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]

@@ -1,9 +1,12 @@
 """How the pipeline fills tables."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
+
+_KINDS = ("raw", "", "typed", "typed and raw")
+"""By the number that rows have in `_kind`; tombstones have no value to tell of."""
 
 
 class DerivedCounts(Protocol):
@@ -59,6 +62,12 @@ class PipelineMetrics:
         self._ticks = Counter("lakestream_pipeline_ticks", "Looks at the log.", registry=registry)
         self._records = Counter("lakestream_pipeline_records", "Records moved into tables.", registry=registry)
         self._bytes = Counter("lakestream_pipeline_wal_bytes", "WAL bytes moved into tables.", registry=registry)
+        self._kinds = Counter(
+            "lakestream_pipeline_rows",
+            "Rows of topics that are not raw: with their values in columns alone, with the bytes beside, as bytes.",
+            ("topic", "kind"),
+            registry=registry,
+        )
         self._commits = Counter("lakestream_pipeline_commits", "Commits to tables.", registry=registry)
         self._failures = Counter(
             "lakestream_pipeline_failures",
@@ -74,6 +83,12 @@ class PipelineMetrics:
     def derived(self, done: Iterable[DerivedCounts], failures: int) -> None:
         """After a pass over derived tables, of those that were brought on."""
         self._derived.passed(done, failures)
+
+    def filled(self, topic: str, kinds: Sequence[int]) -> None:
+        """After a commit to the table of a topic whose values are columns: its rows by their kind."""
+        for name, count in zip(_KINDS, kinds, strict=False):
+            if name:
+                self._kinds.labels(topic, name).inc(count)
 
     def ticked(self, records: int, wal_bytes: int, commits: int, failures: int) -> None:
         self._ticks.inc()

@@ -53,6 +53,8 @@ async def run_pipeline(
             topics = Topics(backends.store, backends.runtime)
 
             def ticked(tick: Tick) -> None:
+                for done in tick.commits:
+                    metrics.filled(done.topic, done.kinds)
                 metrics.ticked(tick.record_count, tick.wal_bytes, len(tick.commits), len(tick.failures))
 
             def derived(done: Derived) -> None:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from lakestream.catalog.binding import ALIAS, check_alias
 from lakestream.catalog.port import TableViews
-from lakestream.errors import InvalidSetting, LakestreamError, StorageError, Unavailable
+from lakestream.errors import InvalidSetting, LakestreamError, StorageError, Unavailable, UnknownStream
 from lakestream.frontier.copying.keeping import DiskKeeper
 from lakestream.frontier.settings import NO_DISKS, DiskSettings
 from lakestream.metadata.brokers import Broker, Brokers
@@ -47,6 +47,7 @@ from lakestream.stream.quotas import Quotas
 from lakestream.stream.requests import KnownProducer
 from lakestream.stream.settings import Pace, StreamSettings, disk_pace, pace_for, tail_cache_bytes
 from lakestream.table import HistorySource
+from lakestream.table.shape import TableShape
 from lakestream.wal import BucketWriter, MajorityWriter, WalStores, WalWriter
 
 log = logging.getLogger(__name__)
@@ -241,6 +242,13 @@ class StreamEngine:
     async def producers(self, partition: StreamPartition) -> list[KnownProducer]:
         """The idempotent producers that the partition remembers."""
         return await known_producers(self.store, partition)
+
+    async def shape_of(self, topic_id: UUID) -> TableShape | None:
+        """Of the topic's table; None: there is none yet."""
+        try:
+            return (await self._catalog.load(topic_id)).shape
+        except UnknownStream:
+            return None
 
     def check_profile(self, configs: Mapping[str, str]) -> None:
         """Raises `InvalidSetting` for a profile that this broker does not have."""

@@ -13,6 +13,8 @@ from lakestream.metadata.topics.tables import table_name
 from lakestream.stream.engine import StreamEngine
 from lakestream.stream.requests import TopicKey
 from lakestream.stream.rights import FoundTopics, TopicRights
+from lakestream.stream.values import changes_values, check_values
+from lakestream.table.shape import TableShape
 
 
 class StreamTopics:
@@ -137,13 +139,24 @@ class StreamTopics:
         if not self._rights.allows(principal, Operation.ALTER_CONFIGS, name):
             raise denied(principal, Operation.ALTER_CONFIGS, ResourceKind.TOPIC, name)
 
+        shape = await self._shape(name, change)
+
         def checked(present: Mapping[str, str]) -> dict[str, str]:
             changed = change(present)
+            if changes_values(present, changed):
+                check_values(name, present, changed, shape)
             if not is_disk(present):
                 self._engine.check_profile(changed)
             return changed
 
         return await self._engine.topics.alter(name, checked, dry_run=dry_run)
+
+    async def _shape(self, name: str, change: Callable[[Mapping[str, str]], dict[str, str]]) -> TableShape | None:
+        """Of the topic's table, if the change is about its values and there is one."""
+        topic = (await self._engine.topics.by_names([name])).get(name)
+        if topic is None or not changes_values(topic.configs, change(topic.configs)):
+            return None
+        return await self._engine.shape_of(topic.topic_id)
 
     async def delete(self, principal: Principal, topic: str | UUID) -> Topic:
         """Returns when nobody can append to or read the topic any more; its table stays, detached. Raises

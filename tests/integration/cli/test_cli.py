@@ -11,7 +11,7 @@ NOBODY = "127.0.0.1:9"
 
 @pytest.mark.parametrize(
     "command",
-    ["up", "topic", "produce", "consume", "table", "demo", "topic create", "table query"],
+    ["up", "topic", "produce", "consume", "table", "demo", "schema", "topic create", "table query"],
 )
 def test_help_explains_itself(cli, command: str) -> None:
     done = cli(*command.split(), "--help")
@@ -105,9 +105,58 @@ def test_a_group_remembers_how_far_it_read(cli, cluster) -> None:
 
 
 def test_the_demo_writes_orders(cli, cluster) -> None:
-    where = ("--bootstrap", cluster().bootstrap)
-    done = cli("demo", "--count", "50", "--rate", "1000", "--seed", "1", "--json", *where)
+    made = cluster(http=True)
+    where, registry = ("--bootstrap", made.bootstrap), ("--registry", made.catalog.replace("/iceberg", "/registry"))
+    done = cli("demo", "--count", "50", "--rate", "1000", "--seed", "1", "--json", *where, *registry)
     assert json.loads(done.stdout) == {"topic": "orders", "acked": 50}, done.stderr
-    values = [json.loads(line) for line in cli("consume", "orders", "-B", "-e", *where).stdout.splitlines()]
+    read = cli("consume", "orders", "-B", "-e", *where, *registry).stdout
+    values = [json.loads(line) for line in read.splitlines()]
     assert len(values) == 50
     assert all(value["amount"] > 0 and value["item"] and value["customer"] for value in values)
+    sql = "SELECT sum(quantity) AS n, count(DISTINCT customer) AS c FROM orders"
+    found = json.loads(cli("table", "query", sql, "--json", "--catalog", made.catalog).stdout)
+    assert found == {"n": sum(each["quantity"] for each in values), "c": len({each["customer"] for each in values})}
+    described = json.loads(cli("table", "describe", "orders", "--json", "--catalog", made.catalog).stdout)
+    assert described["kinds"] == {"raw": 0, "tombstone": 0, "typed": 50, "typed and raw": 0}
+    assert [(each["format"], each["values"]) for each in described["schemas"]] == [("AVRO", "columns")]
+    plain = cli("demo", "--topic", "plain", "--format", "json", "--count", "3", "--seed", "1", *where)
+    assert plain.returncode == 0, plain.stderr
+    assert [json.loads(line)["item"] for line in cli("consume", "plain", "-B", "-e", *where).stdout.splitlines()] == [
+        each["item"] for each in values[:3]
+    ]
+
+
+def test_schemas_are_registered_checked_and_evolve_tables(cli, cluster, tmp_path) -> None:
+    made = cluster(http=True)
+    kafka, lake = ("--bootstrap", made.bootstrap), ("--catalog", made.catalog)
+    registry = ("--registry", made.catalog.replace("/iceberg", "/registry"))
+
+    def schema(name: str, *fields: dict[str, object]) -> str:
+        path = tmp_path / name
+        path.write_text(json.dumps({"type": "record", "name": "Order", "fields": fields}))
+        return str(path)
+
+    number = {"name": "id", "type": "int"}
+    first = schema("first.avsc", number)
+    second = schema(
+        "second.avsc", number | {"type": "long"}, {"name": "note", "type": ["null", "string"], "default": None}
+    )
+    wrong = schema("wrong.avsc", number | {"type": "string"})
+    done = cli("topic", "create", "orders", "--schema", first, "--json", *kafka, *registry)
+    assert json.loads(done.stdout)["schema_id"] == 1, done.stderr
+    assert "orders-value" in cli("schema", "list", *registry).stdout
+    described = json.loads(cli("table", "describe", "orders", "--json", *lake).stdout)
+    assert described["columns"][0]["name"] == "id"
+    assert cli("schema", "check", "orders-value", second, *registry).returncode == 0
+    refused = cli("schema", "check", "orders-value", wrong, *registry)
+    assert (refused.returncode, "TYPE_MISMATCH" in refused.stderr) == (1, True), refused.stderr
+    assert cli("schema", "register", "orders-value", wrong, *registry).returncode == 1
+    told = json.loads(cli("schema", "evolve", "orders", second, "--dry-run", "--json", *registry, *lake).stdout)
+    assert told["columns"] == [
+        {"column": "id", "type": "long", "change": "was int"},
+        {"column": "note", "type": "string", "change": "new"},
+    ]
+    assert json.loads(cli("schema", "list", "--json", *registry).stdout)[0]["version"] == 1
+    assert json.loads(cli("schema", "evolve", "orders", second, "--json", *registry, *lake).stdout)["id"] == 2
+    nobody = cli("schema", "list", "--registry", "http://127.0.0.1:9/registry")
+    assert (nobody.returncode, "no schema registry answers" in nobody.stderr) == (1, True)

@@ -4,10 +4,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.schemas.typed import ORDER, order, typed_topic
+from confluent_kafka import KafkaException
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.types import StringType
+from support.schemas.avro import written
+from support.schemas.typed import ORDER, closing, order, typed_topic
 from support.worlds.source import Node, source_node
 
-from lakestream.table.shape import KIND_RAW, KIND_TYPED
+from lakestream.table.shape import KIND_RAW, KIND_TOMBSTONE, KIND_TYPED, RAW
 
 
 @pytest.fixture(scope="module")
@@ -69,4 +73,84 @@ def test_ids_that_nobody_knows_keep_their_bytes_and_hold_nothing_up(node: Node) 
         assert kinds[::5] == [KIND_TYPED] * 100
         assert kinds[1::5] == kinds[2::5] == kinds[4::5] == [KIND_RAW] * 100
         assert len(topic.view().shape.schemas) == 1
+        topic.check_fetched()
+
+
+def test_values_of_the_latest_schema_have_no_framing(node: Node) -> None:
+    with typed_topic(node, "plain", value_format="latest") as topic:
+        topic.produce([written(ORDER, order(0))])
+        topic.move()
+        assert topic.view().shape == RAW, "there is no schema yet"
+        topic.avro(ORDER)(order(0))
+        topic.produce([written(ORDER, order(number)) for number in range(1, 9)])
+        topic.move()
+        topic.avro(WIDER)(order(0) | {"note": None})
+        topic.produce([written(WIDER, order(number) | {"note": {"text": "n"}}) for number in range(9, 12)])
+        topic.move()
+        assert topic.view().shape.codec == "avro-plain-1"
+        assert topic.column("id") == [None, *range(1, 12)]
+        assert topic.column("_kind") == [KIND_RAW] + [KIND_TYPED] * 11
+        assert len(set(topic.column("_schema_id"))) == 3
+        topic.check_fetched()
+
+
+@pytest.mark.parametrize(("wanted", "codec"), [("string", "text-1"), ("json", "json-text-1")])
+def test_text_is_one_column(node: Node, wanted: str, codec: str) -> None:
+    with typed_topic(node, f"as_{wanted}", value_format=wanted) as topic:
+        topic.produce([b'{"a":  1}', b"\xff", None, '"é"'.encode()])
+        topic.move()
+        assert topic.view().shape.codec == codec
+        assert topic.column("value") == ['{"a":  1}', None, None, '"é"']
+        assert topic.column("_kind") == [KIND_TYPED, KIND_RAW, KIND_TOMBSTONE, KIND_TYPED]
+        topic.check_fetched()
+
+
+def test_a_living_topic_becomes_typed_and_raw_again(node: Node) -> None:
+    with typed_topic(node, "turning", value_format="raw") as topic:
+        write = topic.avro(ORDER)
+        topic.produce([write(order(0))])
+        topic.move()
+        for wanted, number in (("schema_id", 1), ("raw", 2), ("schema_id", 3)):
+            topic.alter("value.format", wanted)
+            topic.produce([write(order(number))])
+            assert topic.move() == 1
+        assert topic.column("_kind") == [KIND_RAW, KIND_TYPED, KIND_RAW, KIND_TYPED]
+        assert topic.column("id") == [None, 1, None, 3]
+        for name, value in (("value.format", "latest"), ("value.subject", ":.other:turning-value")):
+            with pytest.raises(KafkaException, match="cannot be"):
+                topic.alter(name, value)
+        with pytest.raises(KafkaException, match="cannot be"):
+            topic.alter("value.format", "avro")
+        topic.merge()
+        assert len(topic.view().files) == 1
+        assert topic.column("id") == [None, 1, None, 3]
+        topic.check_fetched()
+
+
+def test_a_schema_that_cannot_be_columns_holds_nothing_up(node: Node) -> None:
+    with typed_topic(node, "stubborn") as topic, typed_topic(node, "foreign") as foreign:
+        write = topic.avro(ORDER)
+        topic.produce([write(order(0))])
+        topic.move()
+        # Another subject's schema, in which a field of the same name is text.
+        other = foreign.avro({"type": "record", "name": "Other", "fields": [{"name": "id", "type": "string"}]})
+        topic.produce([other({"id": "x"}), write(order(1))])
+        assert topic.move() == 2
+        assert topic.column("_kind") == [KIND_TYPED, KIND_RAW, KIND_TYPED]
+        [_, refused] = topic.view().shape.schemas
+        assert "id is int in the table and string in the schema" in refused.trouble
+        topic.check_fetched()
+
+
+def test_columns_of_the_owner_keep_their_names(node: Node) -> None:
+    with typed_topic(node, "owned") as topic:
+        topic.produce([b"x"])
+        topic.move()
+        with closing(RestCatalog("lake", uri=node.uri)) as catalog:
+            with catalog.load_table("default.owned").update_schema() as change:
+                change.add_column("Item", StringType(), doc="mine")
+        topic.produce([topic.avro(ORDER)(order(1))])
+        topic.move()
+        assert topic.column("item_2") == [None, "item 1"]
+        assert topic.column("Item") == [None, None]
         topic.check_fetched()

@@ -3,19 +3,23 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyiceberg.catalog.rest import RestCatalog
 
+from lakestream.frontier.upkeep.maintenance import Maintenance
 from lakestream.table.view import View
 from support.worlds.source import Node
 
+_SET = AlterConfigOpType.SET
 Serialize = Callable[[Any], bytes]
 
 ORDER: dict[str, Any] = {
@@ -55,6 +59,20 @@ class TypedTopic:
             self.sent[offset] = value
             producer.produce(self.name, value, b"k%d" % (offset % 7), partition=0)
         assert producer.flush(60) == 0
+
+    def alter(self, name: str, value: str) -> None:
+        """A setting below `lakestream`."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, self.name)
+        resource.add_incremental_config(ConfigEntry(f"lakestream.{name}", value, incremental_operation=_SET))
+        admin = AdminClient({"bootstrap.servers": self.node.bootstrap})
+        admin.incremental_alter_configs([resource])[resource].result(30)
+
+    def merge(self) -> None:
+        """The table's files become one."""
+        lake = self.node.lake
+        settings = msgspec.structs.replace(lake.settings, min_merge_files=2)
+        keeper = Maintenance(replace(lake, settings=settings), self.node.topics, name="t", respect_leases=False)
+        self.node.run(keeper.maintain(self.node.run(self.node.topics.by_names([self.name]))[self.name]))
 
     def move(self) -> int:
         return self.node.move()

@@ -4,6 +4,7 @@ import base64
 import sys
 import time
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -18,8 +19,10 @@ from confluent_kafka import (
 )
 
 from lakestream.cli.clients.admin import known_topic
+from lakestream.cli.clients.registry import Registry
+from lakestream.cli.clients.values import Readable
 from lakestream.cli.console import emit_json, fail, say
-from lakestream.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
+from lakestream.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_REGISTRY, Bootstrap, Json, RegistryUrl
 
 app = typer.Typer(help="Read records from a topic.")
 
@@ -42,10 +45,16 @@ def consume(
     group: Annotated[
         str | None, typer.Option("--group", "-g", help="Read as a member of this group, and remember how far.")
     ] = None,
+    as_sent: Annotated[
+        bool, typer.Option("--as-sent", help="Values as they are, not as JSON by their schemas in the registry.")
+    ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    registry: RegistryUrl = DEFAULT_REGISTRY,
     json: Json = False,
 ) -> None:
     """Print records: values only, or with --json everything, one object per line.
+
+    A value that names its schema is printed as JSON, if the registry knows it.
 
     Examples:
 
@@ -75,7 +84,8 @@ def consume(
         else:
             start = offset if offset is not None else OFFSET_BEGINNING if beginning else OFFSET_END
             consumer.assign([TopicPartition(topic, index, start) for index in wanted])
-        _print_records(consumer, len(wanted), max_records, timeout_s, as_json=json)
+        readable = Readable(Registry(registry)).text if not as_sent else None
+        _print_records(consumer, len(wanted), max_records, timeout_s, readable, as_json=json)
     except KafkaException as error:
         fail(f"reading {topic!r} stopped: {error.args[0].str()}")
     except KeyboardInterrupt:
@@ -89,7 +99,13 @@ def _partitions(consumer: Consumer, topic: str, bootstrap: str) -> list[int]:
 
 
 def _print_records(
-    consumer: Consumer, partition_count: int, max_records: int | None, timeout_s: float | None, *, as_json: bool
+    consumer: Consumer,
+    partition_count: int,
+    max_records: int | None,
+    timeout_s: float | None,
+    readable: Callable[[bytes | None], bytes | None] | None,
+    *,
+    as_json: bool,
 ) -> None:
     ended: set[int | None] = set()
     seen = 0
@@ -115,14 +131,15 @@ def _print_records(
             continue
         last = time.monotonic()
         seen += 1
+        value = message.value() if readable is None else readable(message.value())
         if as_json:
-            emit_json(_describe(message))
+            emit_json(_describe(message, value))
         else:
-            sys.stdout.buffer.write((message.value() or b"") + b"\n")
+            sys.stdout.buffer.write((value or b"") + b"\n")
             sys.stdout.flush()
 
 
-def _describe(message: Any) -> dict[str, Any]:
+def _describe(message: Any, value: bytes | None) -> dict[str, Any]:
     kind, timestamp_ms = message.timestamp()
     timed = kind != TIMESTAMP_NOT_AVAILABLE
     record: dict[str, Any] = {
@@ -130,7 +147,7 @@ def _describe(message: Any) -> dict[str, Any]:
         "offset": message.offset(),
         "timestamp": datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat() if timed else None,
     }
-    record |= _text("key", message.key()) | _text("value", message.value())
+    record |= _text("key", message.key()) | _text("value", value)
     record["headers"] = [{"name": name} | _text("value", value) for name, value in message.headers() or []]
     return record
 

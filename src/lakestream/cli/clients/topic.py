@@ -1,5 +1,6 @@
 """`lakestream topic`: create, list, describe, delete."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -7,8 +8,18 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from lakestream.cli.clients.admin import connect, known_topic, open_admin, reason, topics
+from lakestream.cli.clients.registry import Registry, RegistryError, read_schema
 from lakestream.cli.console import emit_json, fail, out, show_table
-from lakestream.cli.options import DEFAULT_BOOTSTRAP, REQUEST_TIMEOUT_S, Bootstrap, Json
+from lakestream.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_REGISTRY,
+    REQUEST_TIMEOUT_S,
+    Bootstrap,
+    Json,
+    RegistryUrl,
+)
+from lakestream.metadata.topics.option_list import VALUE_FORMAT, VALUE_SUBJECT
+from lakestream.metadata.topics.tables import value_subject
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe and delete topics. Every topic is also a table.")
 
@@ -24,16 +35,32 @@ def create(
     config: Annotated[
         list[str] | None, typer.Option("--config", "-c", help="A setting, name=value. May be repeated.")
     ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option("--schema", "-s", metavar="FILE", help="Of its values, .avsc, .proto or .json: they are columns."),
+    ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    registry: RegistryUrl = DEFAULT_REGISTRY,
     json: Json = False,
 ) -> None:
-    """Create a topic, and with it the table default.TOPIC."""
+    """Create a topic, and with it the table default.TOPIC. With a schema, the fields of its values are columns of that.
+
+    Example: lakestream topic create orders --schema orders.avsc
+    """
     configs = {}
     for item in config or []:
         key, equals, value = item.partition("=")
         if not equals:
             fail(f"a setting is written name=value, not {item!r}")
         configs[key] = value
+    schema_id = None
+    if schema is not None:
+        configs.setdefault(VALUE_FORMAT, "schema_id")
+        try:
+            subject = value_subject(name, configs.get(VALUE_SUBJECT, ""))
+            schema_id = Registry(registry).register(subject, read_schema(schema))
+        except RegistryError as error:
+            fail(f"topic {name!r} was not created: {error}")
     topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=configs)
     admin = open_admin(bootstrap)
     try:
@@ -41,7 +68,7 @@ def create(
     except (KafkaException, TimeoutError) as error:
         fail(f"topic {name!r} was not created: {reason(error)}")
     if json:
-        emit_json({"topic": name, "partitions": partitions})
+        emit_json({"topic": name, "partitions": partitions, **({} if schema_id is None else {"schema_id": schema_id})})
     else:
         out.print(f"Created topic [bold]{name}[/], {partitions} partition{'s' if partitions > 1 else ''}.")
 

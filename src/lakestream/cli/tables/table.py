@@ -11,6 +11,7 @@ from lakestream.cli.clients.admin import open_admin
 from lakestream.cli.clients.positions import committed
 from lakestream.cli.console import emit_json, fail, out, say, show_table, warn
 from lakestream.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_CATALOG, Bootstrap, Catalog, Json, Table, parse_time
+from lakestream.cli.tables.columns import count_kinds, shape_in
 from lakestream.cli.tables.history import TableHistory, uncovered, written
 from lakestream.cli.tables.lag import lag
 from lakestream.cli.tables.maintain import maintain
@@ -44,7 +45,11 @@ def list_(catalog: Catalog = DEFAULT_CATALOG, json: Json = False) -> None:
 
 @app.command()
 def describe(name: Table, catalog: Catalog = DEFAULT_CATALOG, json: Json = False) -> None:
-    """Show a table: columns, size, snapshot, and how far each partition is in it."""
+    """Show a table: columns, size, snapshot, and how far each partition is in it.
+
+    Of one with columns of the values also their schemas, and how many rows have their value in columns alone (typed),
+    with the bytes beside (typed and raw), or as bytes (raw).
+    """
     tables = RestTables(catalog)
     history = tables.find(name)
     loaded = tables.raw(history)
@@ -69,11 +74,22 @@ def describe(name: Table, catalog: Catalog = DEFAULT_CATALOG, json: Json = False
         {"id": field["id"], "name": field["name"], "type": _type(field["type"]), "required": field["required"]}
         for field in schema["fields"]
     ]
+    shape = shape_in(metadata.get("properties", {}))
+    kinds = count_kinds(catalog, history.name) if shape.codec and facts["rows"] else {}
+    schemas = [
+        {"id": each.schema_id, "format": each.format, "values": each.trouble or "columns"} for each in shape.schemas
+    ]
     if json:
-        emit_json(facts | {"columns": columns})
+        typed = {"codec": shape.codec, "schemas": schemas, "kinds": kinds} if shape.schemas or shape.codec else {}
+        emit_json(facts | {"columns": columns} | typed)
         return
     show_table(["property", "value"], facts.items())
     show_table(["id", "column", "type", "required"], [column.values() for column in columns])
+    if schemas:
+        show_table(["schema id", "format", "values are"], [each.values() for each in schemas])
+    if kinds:
+        total = sum(kinds.values())
+        show_table(["rows are", "rows", "share"], [(*each, f"{each[1] / total:.1%}") for each in kinds.items()])
 
 
 app.command()(lag)

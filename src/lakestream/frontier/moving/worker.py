@@ -19,13 +19,14 @@ from lakestream.frontier.moving.advance import DueTail, advance, commit, discard
 from lakestream.frontier.moving.evolving import ROUNDS_MOST, learn
 from lakestream.frontier.moving.schedule import CommitSchedule, still_waits
 from lakestream.frontier.moving.tiles.plan import Plan, tile_bytes
-from lakestream.frontier.moving.tiles.tile import TileOutcome
+from lakestream.frontier.moving.tiles.tile import TileOutcome, kinds_of
 from lakestream.frontier.moving.watchlist import Watchlist
 from lakestream.metadata.feed import Feed
 from lakestream.metadata.log.head import Head
 from lakestream.metadata.log.partition import decode_head, head_address
 from lakestream.metadata.store import Address
 from lakestream.metadata.topics.list import Topic, Topics
+from lakestream.schemas.growing import RAW_FORMAT
 from lakestream.table.view import View
 
 T = TypeVar("T")
@@ -55,6 +56,8 @@ class Commit:
     topic_id: UUID
     record_count: int
     wal_bytes: int
+    kinds: tuple[int, ...] = ()
+    """How many of the records keep their values in which way, by `_kind`, if the topic's are not raw."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +327,9 @@ class Worker:
         if plan.ranges:
             moved = await commit(self._lake, tail, plan, outcomes)
             view = moved.view
-            progress.commits.append(Commit(topic.name, topic.topic_id, moved.record_count, tail.due_bytes))
+            is_told = topic.options.value_format != RAW_FORMAT and not moved.superseded
+            kinds = kinds_of(outcomes) if is_told else ()
+            progress.commits.append(Commit(topic.name, topic.topic_id, moved.record_count, tail.due_bytes, kinds))
         await advance(self._lake, tail, view)
         self._quarantined.pop(topic.topic_id, None)
         if self._schedule and not tail.more:

@@ -1,5 +1,6 @@
 """A tile: the unit of work of the pipeline, as it travels to a worker and back."""
 
+from collections.abc import Iterable
 from typing import Final
 from uuid import UUID
 
@@ -59,6 +60,11 @@ class TileOutcome(msgspec.Struct, frozen=True, array_like=True):
 
 _TILES: Final = msgspec.msgpack.Decoder(Tile)
 _OUTCOMES: Final = msgspec.msgpack.Decoder(TileOutcome)
+
+
+def kinds_of(outcomes: Iterable[TileOutcome]) -> tuple[int, ...]:
+    """Together."""
+    return tuple(map(sum, zip(*(outcome.kinds for outcome in outcomes if outcome.kinds), strict=True)))
 
 
 def size_of(extent: Extent) -> int:
