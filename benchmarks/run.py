@@ -18,6 +18,7 @@ PARTS = (
     "produce",
     "consume",
     "replay",
+    "typed",
     "lookup",
     "first_record",
     "stored",
