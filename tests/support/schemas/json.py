@@ -3,6 +3,7 @@
 import json
 import random
 import string
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -171,20 +172,82 @@ def damaged(text: bytes) -> st.SearchStrategy[bytes]:
     )
 
 
-WORDS = [
-    "apple",
-    "banana",
-    "Zürich",
-    "naïve",
-    "北京",
-    "emoji 😀",
-    "tab\there",
-    'say "hi"',
-    "a/b\\c",
-    "<b>Tom & Jerry's</b>",
-]
+ORDER = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer"},
+        "item": {"type": "string"},
+        "customer": {"type": "string", "format": "uuid"},
+        "price": {"type": "number"},
+        "quantity": {"type": "integer"},
+        "paid": {"type": "boolean"},
+        "at": {"type": "string", "format": "date-time"},
+        "note": {"type": ["string", "null"]},
+        "rate": {"type": "number"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "lines": {"type": "array", "items": {"$ref": "#/definitions/line"}},
+        "address": {"anyOf": [{"type": "null"}, {"$ref": "#/definitions/address"}]},
+        "weights": {"type": "object", "additionalProperties": {"type": "number"}},
+    },
+    "definitions": {
+        "line": {
+            "type": "object",
+            "properties": {
+                "sku": {"type": "string"},
+                "count": {"type": "integer"},
+                "price": {"type": "number"},
+                "gift": {"type": ["boolean", "null"]},
+            },
+        },
+        "address": {
+            "type": "object",
+            "properties": {"street": {"type": "string"}, "city": {"type": "string"}, "zip": {"type": "string"}},
+        },
+    },
+}
+_ODD_TEXTS = (
+    *("Z\u00fcrich", "\u5317\u4eac\u5e02", "emoji \U0001f600", "tab\there", 'say "hi"', "a/b\\c", "x=y", "del\x7f"),
+    *("<b>Tom & Jerry's</b>", "line\u2028end", "control\x01\x1f\x08\x0c"),
+)
 
 
-def random_word(source: random.Random) -> str:
-    letters = string.ascii_letters + string.digits + " -_."
-    return source.choice(WORDS) if source.random() < 0.2 else "".join(source.choices(letters, k=source.randint(3, 20)))
+def _random_text(source: random.Random, odd: float) -> str:
+    if source.random() < odd:
+        return f"{source.choice(_ODD_TEXTS)}{source.randint(0, 99)}"
+    return "".join(source.choices(string.ascii_letters + string.digits + " -_.", k=source.randint(3, 20)))
+
+
+def _random_number(source: random.Random, odd: float) -> float:
+    """A price, or anything."""
+    if source.random() >= odd:
+        return source.randint(100, 100_000) / 100
+    return source.choice([source.random(), source.gauss(0, 1000), 10 ** source.uniform(-12, 25)])
+
+
+def random_order(source: random.Random, odd_numbers: float, odd_texts: float) -> dict[str, Any]:
+    def text() -> str:
+        return _random_text(source, odd_texts)
+
+    def number() -> float:
+        return _random_number(source, odd_numbers)
+
+    day, second, milli = source.randint(1, 28), source.randint(0, 59), source.randint(0, 999)
+    lines = [
+        {"sku": text(), "count": source.randint(1, 9), "price": number(), "gift": source.choice([None, True, False])}
+        for _ in range(source.randint(0, 4))
+    ]
+    return {
+        "id": source.randint(0, 10**12),
+        "item": text(),
+        "customer": str(uuid.UUID(int=source.getrandbits(128))),
+        "price": number(),
+        "quantity": source.randint(1, 20),
+        "paid": source.random() < 0.7,
+        "at": f"2024-05-{day:02}T10:11:{second:02}.{milli:03}Z",
+        "note": None if source.random() < 0.4 else text(),
+        "rate": number(),
+        "tags": [text() for _ in range(source.randint(0, 3))],
+        "lines": lines,
+        "address": None if source.random() < 0.2 else {"street": text(), "city": text(), "zip": "3000"},
+        "weights": {name: number() for name in source.sample(["kg", "lb", "net"], source.randint(0, 3))},
+    }

@@ -2,14 +2,18 @@
 
 import json
 import re
+from datetime import date
 from typing import Any, Final
 
-from lakestream.schemas.codecs.json.times import seen_in
 from lakestream.schemas.codecs.kernels.json.layout import MAX_JSON_LEVELS
 from lakestream.schemas.json import JsonType, JsonTypeName
 
 _NESTED: Final = f"it nests deeper than {MAX_JSON_LEVELS} levels"
+_BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_TIME: Final = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.\d+)?)?(?:[Zz]|[+-]\d\d(?::?\d\d)?)?", re.ASCII
+)
 _NAMES: Final[dict[JsonTypeName, str]] = {
     "object": "an object",
     "map": "an object",
@@ -50,6 +54,8 @@ def explain_json(root: JsonType, data: bytes) -> str:
             parse_float=_Number,
             parse_constant=_no_constant,
         )
+        if _levels(text) > MAX_JSON_LEVELS:
+            return _NESTED
         _check(root, found, "", is_root=True)
     except _Wrong as wrong:
         return str(wrong)
@@ -62,6 +68,18 @@ def explain_json(root: JsonType, data: bytes) -> str:
 
 class _Pairs(list[tuple[str, Any]]):
     """An object with all that it says."""
+
+
+def _levels(text: str) -> int:
+    """How deep it nests. It is JSON."""
+    deepest = level = 0
+    for token in _BRACKETS.finditer(text):
+        if token[0] in "[{":
+            level += 1
+            deepest = max(deepest, level)
+        elif token[0] in "]}":
+            level -= 1
+    return deepest
 
 
 def _no_constant(text: str) -> Any:
@@ -122,9 +140,16 @@ def _fits(kind: JsonType, text: str) -> bool:
 
 
 def _is_time(kind: JsonType, text: str) -> bool:
+    if kind.kind not in ("date", "time"):
+        return True
+    try:
+        date.fromisoformat(text[:10])
+    except ValueError:
+        return False
     if kind.kind == "date":
         return bool(_DATE.fullmatch(text))
-    return kind.kind != "time" or seen_in(text) is not None
+    found = _TIME.fullmatch(text)
+    return found is not None and int(found[1]) < 24 and int(found[2]) < 60 and int(found[3] or 0) <= 60
 
 
 def _told(path: str) -> str:
