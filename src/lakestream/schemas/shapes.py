@@ -45,9 +45,14 @@ def _with_format(shape: TableShape, wanted: Sequence[TableColumn], last_id: int)
     others = [column for column in shape.columns if column.content != FORMAT.content]
     columns = merged(others, wanted, max(last_id, *(column.field_id for column in own), 0))
     if not own:
-        [added] = merged(columns, [FORMAT], last_id)[-1:]
+        [added] = merged((), [FORMAT], max(last_id, *map(_last_id, columns)))
         own = [msgspec.structs.replace(added, name=FORMAT.name, source="")]
     return (*columns, *own)
+
+
+def _last_id(column: TableColumn) -> int:
+    """Of it and those below."""
+    return max(column.field_id, *map(_last_id, column.below), 0)
 
 
 def with_plain_schema(shape: TableShape, schema_id: int) -> TableShape:

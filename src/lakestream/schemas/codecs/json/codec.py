@@ -28,7 +28,7 @@ from lakestream.schemas.mapping import ROOT, source_of
 from lakestream.schemas.mapping.json import FORMAT
 from lakestream.table.parquet.arrow import bytes_in, offsets_in
 from lakestream.table.parquet.codec import DecodedValues
-from lakestream.table.shape import TableShape
+from lakestream.table.shape import TableColumn, TableShape
 
 CODEC: Final = "json-schema-id-1"
 PLAIN_CODEC: Final = "json-plain-1"
@@ -110,14 +110,13 @@ class JsonCodec:
         tile.match()
         is_typed = tile.states != 0
         columns = tile.memory.arrow({})
-        if any(column.name == FORMAT.name for column in shape.value_columns):
-            columns[FORMAT.name] = tile.formats()
+        columns |= {column.name: tile.formats() for column in _format_columns(shape)}
         ids = pa.array(schema_ids.astype(np.int32), mask=~is_typed)
         return DecodedValues(columns, is_typed, tile.states == _EXACT, ids)
 
     def encode(self, columns: Mapping[str, pa.Array], schema_ids: Longs, raw: Binary, shape: TableShape) -> Binary:
         found = dict(columns)
-        formats = found.pop(FORMAT.name, None)
+        formats = next((found.pop(column.name) for column in _format_columns(shape)), None)
         is_known = compiled(shape).which(schema_ids) >= 0
         which = np.full(len(schema_ids), _IMPOSSIBLE, np.int32)
         writers: list[WriteProgram] = []
@@ -138,6 +137,11 @@ class JsonCodec:
 
     def missing(self, values: pa.Array, shape: TableShape) -> frozenset[int]:
         return missing_ids(values, shape) if self._is_framed else frozenset()
+
+
+def _format_columns(shape: TableShape) -> list[TableColumn]:
+    """One, unless no schema made any columns. The table's owner may have one of its name."""
+    return [column for column in shape.value_columns if column.content == FORMAT.content]
 
 
 def _writer_places(texts: list[str | None], shape: TableShape, writers: list[WriteProgram]) -> Ints:
