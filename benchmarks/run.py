@@ -16,6 +16,7 @@ from benchmarks.result import QUICK, Result
 PARTS = (
     "ready",
     "produce",
+    "validation",
     "consume",
     "replay",
     "typed",
