@@ -44,7 +44,8 @@ help: ## Show this list
 	@touch $@
 
 KERNELS := $(wildcard src/lakestream/records/*.py src/lakestream/records/kernels/*.py \
-  src/lakestream/schemas/codecs/*.py src/lakestream/schemas/codecs/kernels/*.py src/lakestream/schemas/codecs/kernels/*/*.py)
+  src/lakestream/schemas/codecs/*.py src/lakestream/schemas/codecs/kernels/*.py src/lakestream/schemas/codecs/kernels/*/*.py \
+  src/lakestream/schemas/codecs/*/layout.py)
 .cache/kernels: .venv/.complete $(KERNELS)
 	@echo "Compiling the kernels for this machine …"
 	@$(BIN)/python -m compileall -q src

@@ -7,9 +7,11 @@ import msgspec
 
 from lakestream.errors import InvalidSchema
 from lakestream.schemas.avro import parse_avro
+from lakestream.schemas.descriptors import compiled_descriptors
 from lakestream.schemas.json import parse_json_schema
-from lakestream.schemas.mapping import FIRST_VALUE_ID, ROOT, avro, json, merged
+from lakestream.schemas.mapping import FIRST_VALUE_ID, ROOT, avro, json, merged, protobuf
 from lakestream.schemas.mapping.json import FORMAT
+from lakestream.schemas.protobuf import parse_descriptors
 from lakestream.table.shape import SYSTEM_COLUMNS, SYSTEM_NAMES, TableColumn, TableShape, ValueSchema
 
 MAX_SCHEMA_BYTES: Final = 256 * 1024
@@ -23,8 +25,26 @@ def text_shape(codec: str) -> TableShape:
 
 
 def with_schema(shape: TableShape, schema: ValueSchema, last_id: int = 0) -> TableShape:
-    """The shape with the schema, and the columns that its values need, under ids beyond `last_id`. One whose values
-    cannot be columns of this table is known to it with the reason, and they stay bytes."""
+    """The shape with the schema, as a registry has it, and the columns that its values need, under ids beyond
+    `last_id`. One whose values cannot be columns of this table is known to it with the reason, and they stay bytes.
+    Blocking, and raises `Unavailable`, as `kept_schema`."""
+    return with_kept_schema(shape, kept_schema(schema), last_id)
+
+
+def kept_schema(schema: ValueSchema) -> ValueSchema:
+    """The schema as tables keep it: one of Protobuf as compiled descriptors. Blocking. Raises `Unavailable` if the
+    compiler does not answer; what is no schema has a trouble."""
+    if schema.format != "PROTOBUF" or schema.trouble:
+        return schema
+    try:
+        descriptors = compiled_descriptors(schema.text, schema.references)
+    except InvalidSchema as error:
+        return msgspec.structs.replace(schema, text="", references=(), trouble=str(error))
+    return msgspec.structs.replace(schema, text=descriptors, references=())
+
+
+def with_kept_schema(shape: TableShape, schema: ValueSchema, last_id: int = 0) -> TableShape:
+    """The same for a schema as tables keep it."""
     try:
         _check_format(shape, schema)
         _check_size([*shape.schemas, schema])
@@ -74,9 +94,17 @@ def _json_columns(_: TableShape, schema: ValueSchema) -> tuple[TableColumn, ...]
     return json.columns_of(parse_json_schema(schema.text, dict(schema.references)))
 
 
+def _protobuf_columns(shape: TableShape, schema: ValueSchema) -> tuple[TableColumn, ...]:
+    first = next((each for each in shape.schemas if not each.trouble), schema)
+    known = {column.source for column in shape.value_columns}
+    flat = protobuf.flat_message(parse_descriptors(first.text))
+    return protobuf.columns_of(parse_descriptors(schema.text), flat, known)
+
+
 _COLUMNS: Final[Mapping[str, Callable[[TableShape, ValueSchema], tuple[TableColumn, ...]]]] = {
     "AVRO": _avro_columns,
     "JSON": _json_columns,
+    "PROTOBUF": _protobuf_columns,
 }
 """What a schema asks for, by its format, in a table of this shape."""
 

@@ -17,6 +17,10 @@ _PROTOTYPES: Final = {
     "read_values": [_LONG] * 16,
     "match_values": [_LONG] * 15,
     "write_values": [_LONG] * 17,
+    "place_values": [_LONG] * 11,
+    "decode_protobuf": [_LONG] * 14,
+    "compare_protobuf": [_LONG] * 11,
+    "encode_protobuf": [_LONG] * 16,
 }
 _FOLDER: Final = Path(__file__).parent
 VALUE_KERNELS: Final = KernelSet(
@@ -25,6 +29,8 @@ VALUE_KERNELS: Final = KernelSet(
     (
         *RECORD_SOURCES,
         _FOLDER / "layout.py",
+        _FOLDER / "protobuf" / "layout.py",
+        *sorted((_FOLDER / "kernels" / "protobuf").glob("*.py")),
         *sorted((_FOLDER / "kernels" / "json").glob("*.py")),
         *sorted((_FOLDER / "kernels").glob("*.py")),
     ),
@@ -43,6 +49,10 @@ class ValueKernels:
         self.read_values = self._code.entry("read_values")
         self.match_values = self._code.entry("match_values")
         self.write_values = self._code.entry("write_values")
+        self.place_values = self._code.entry("place_values")
+        self.decode_protobuf = self._code.entry("decode_protobuf")
+        self.compare_protobuf = self._code.entry("compare_protobuf")
+        self.encode_protobuf = self._code.entry("encode_protobuf")
 
 
 _lock: Final = threading.Lock()

@@ -89,6 +89,9 @@ def _widened(present: TableColumn, wanted: TableColumn, next_id: Callable[[], in
         return msgspec.structs.replace(present, kind="long")
     if kinds == ("long", "int") and not wanted.content:
         return present
+    if present.content == "json" and wanted.kind == "struct":
+        # It had no fields, or referred to itself: text holds it whatever it becomes.
+        return present
     same = ("kind", "precision", "scale", "content")
     if kinds == ("decimal", "decimal") and present.scale == wanted.scale:
         return msgspec.structs.replace(present, precision=max(present.precision, wanted.precision))

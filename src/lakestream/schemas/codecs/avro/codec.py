@@ -17,9 +17,10 @@ from lakestream.schemas.codecs.avro.explaining import explain_avro
 from lakestream.schemas.codecs.avro.program import Program, Texts, compile_program
 from lakestream.schemas.codecs.avro.text import json_text
 from lakestream.schemas.codecs.framing import PREFIX_BYTES, framed_ids, missing_ids, plain_ids, schema_of
-from lakestream.schemas.codecs.layout import JSON_PREFIX_BYTES, SLACK_BYTES, STACK_WORDS, ValueStatus
+from lakestream.schemas.codecs.layout import SLACK_BYTES, STACK_WORDS, ValueStatus
 from lakestream.schemas.codecs.native import kernels
 from lakestream.schemas.codecs.slots import ColumnSlot, SlotMemory, memory_of, slots_of
+from lakestream.schemas.codecs.texts_in_columns import has_text, with_texts
 from lakestream.table.parquet.arrow import bytes_in, offsets_in
 from lakestream.table.parquet.codec import DecodedValues
 from lakestream.table.shape import TableShape
@@ -96,8 +97,8 @@ class AvroCodec:
         is_typed = states != 0
         columns = memory.arrow(program.symbols)
         for root in program.roots:
-            if _has_text(root):
-                columns[root.column.name] = _with_texts(columns[root.column.name], root, program.texts)
+            if has_text(root):
+                columns[root.column.name] = with_texts(columns[root.column.name], root, program.texts, json_text)
         ids = pa.array(schema_ids.astype(np.int32), mask=~is_typed)
         return DecodedValues(columns, is_typed, states == _EXACT, ids)
 
@@ -112,6 +113,8 @@ class AvroCodec:
         if isinstance(schema, str):
             return schema
         why = explain_avro(parse_avro(schema.text, dict(schema.references)), value[self._prefix_bytes :])
+        if not why and self.decode(pa.array([value], pa.binary()), shape).is_typed[0]:
+            return "the value is as it should be"
         return f"by the schema {schema.schema_id}: {why or 'it is too large or nests too deep for columns'}"
 
     def missing(self, values: pa.Array, shape: TableShape) -> frozenset[int]:
@@ -185,32 +188,3 @@ def _encode(
         grown = np.empty(limit + SLACK_BYTES, np.uint8)
         grown[: len(out)] = out
         out = grown
-
-
-def _has_text(slot: ColumnSlot) -> bool:
-    return any(each.column.content == "json" for each in slot.all())
-
-
-def _with_texts(array: pa.Array, slot: ColumnSlot, texts: Sequence[tuple[AvroSchema, AvroType]]) -> pa.Array:
-    """The array with text where the bytes of what becomes it are."""
-    if slot.column.content == "json":
-        return pa.array([_text(each, texts) for each in array.cast(pa.binary()).to_pylist()], pa.string())
-    if not slot.below or not _has_text(slot):
-        return array
-    buffers: list[Any] = array.buffers()
-    if slot.column.kind == "struct":
-        children = [_with_texts(array.field(place), child, texts) for place, child in enumerate(slot.below)]
-        return pa.Array.from_buffers(slot.kind, len(array), buffers[:1], children=children)
-    if slot.column.kind == "list":
-        below = _with_texts(array.values, slot.below[0], texts)
-        return pa.Array.from_buffers(slot.kind, len(array), buffers[:2], children=[below])
-    items = _with_texts(array.items, slot.below[1], texts)
-    pairs = pa.StructArray.from_arrays([array.keys, items], fields=[slot.kind.key_field, slot.kind.item_field])
-    return pa.Array.from_buffers(slot.kind, len(array), buffers[:2], children=[pairs])
-
-
-def _text(data: bytes | None, texts: Sequence[tuple[AvroSchema, AvroType]]) -> str | None:
-    if data is None:
-        return None
-    schema, kind = texts[int.from_bytes(data[:JSON_PREFIX_BYTES], "little")]
-    return json_text(schema, kind, data[JSON_PREFIX_BYTES:])

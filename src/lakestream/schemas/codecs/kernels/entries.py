@@ -7,6 +7,8 @@ from numba import cfunc, types
 
 from lakestream.schemas.codecs.kernels import decode, encode, texts
 from lakestream.schemas.codecs.kernels.json import reading, writing
+from lakestream.schemas.codecs.kernels.protobuf import decode as decode_proto
+from lakestream.schemas.codecs.kernels.protobuf import encode as encode_proto
 
 LONG = types.int64
 
@@ -117,6 +119,58 @@ def write_values(
     )
 
 
+def place_values(keys, numbers, key_count, offsets, data, valid, stop, which, begins, ends):
+    return decode_proto.place_values(keys, numbers, key_count, offsets, data, valid, stop, which, begins, ends)
+
+
+def decode_protobuf(
+    programs, which, empties, slots, parents, slot_count, stack, begins, ends, data, stop, states, cursor
+):
+    return decode_proto.decode_protobuf(
+        programs, which, empties, slots, parents, slot_count, stack, begins, ends, data, stop, states, cursor
+    )
+
+
+def compare_protobuf(programs, which, slots, stack, begins, ends, data, stop, states, spare):
+    return encode_proto.compare_protobuf(programs, which, slots, stack, begins, ends, data, stop, states, spare)
+
+
+def encode_protobuf(
+    programs,
+    choices,
+    groups,
+    which,
+    slots,
+    stack,
+    raw_offsets,
+    raw_data,
+    raw_valid,
+    stop,
+    out,
+    limit,
+    ends,
+    valid,
+    cursor,
+):
+    return encode_proto.encode_protobuf(
+        programs,
+        choices,
+        groups,
+        which,
+        slots,
+        stack,
+        raw_offsets,
+        raw_data,
+        raw_valid,
+        stop,
+        out,
+        limit,
+        ends,
+        valid,
+        cursor,
+    )
+
+
 SIGNATURES = {
     read_values: LONG(*[LONG] * 15),
     match_values: LONG(*[LONG] * 14),
@@ -125,6 +179,10 @@ SIGNATURES = {
     decode_values: LONG(*[LONG] * 13),
     compare_values: LONG(*[LONG] * 10),
     encode_values: LONG(*[LONG] * 15),
+    place_values: LONG(*[LONG] * 10),
+    decode_protobuf: LONG(*[LONG] * 13),
+    compare_protobuf: LONG(*[LONG] * 10),
+    encode_protobuf: LONG(*[LONG] * 15),
 }
 
 

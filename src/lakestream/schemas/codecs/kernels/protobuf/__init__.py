@@ -1,0 +1,1 @@
+"""Values in Protobuf's binary form."""
