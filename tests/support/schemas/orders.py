@@ -80,7 +80,8 @@ ORDER = proto(
     """
 )
 ORDERS = shape_of(ORDER)
-INDEX, CANCELLED = 1, 2
+INDEX = 1
+CANCELLED = 2
 Order = kept_class(ORDERS.schemas[0], "t.Order")
 
 

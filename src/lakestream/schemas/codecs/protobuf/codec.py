@@ -17,7 +17,7 @@ from lakestream.schemas.codecs.layout import SLACK_BYTES, STACK_WORDS, ValueStat
 from lakestream.schemas.codecs.native import kernels
 from lakestream.schemas.codecs.protobuf.explaining import explain_protobuf
 from lakestream.schemas.codecs.protobuf.layout import PROGRAM_WORDS, ProgramWord, RowState
-from lakestream.schemas.codecs.protobuf.program import Program, Texts, compile_programs
+from lakestream.schemas.codecs.protobuf.program import ProtoProgram, ProtoTexts, compile_programs
 from lakestream.schemas.codecs.protobuf.reading import Malformed, json_text, plain_form, varint
 from lakestream.schemas.codecs.slots import ColumnSlot, SlotMemory, memory_of, slots_of
 from lakestream.schemas.codecs.texts_in_columns import has_text, with_texts
@@ -40,13 +40,13 @@ Ints = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
-class CompiledShape:
+class ProtoShape:
     """`keys`, in order: of framed values, with the `numbers` of their programs. `groups`: of each schema, the first of
     its programs and how many it has; the first is that of plain values. `places`: of a schema in those, by its id."""
 
     roots: tuple[ColumnSlot, ...]
     schemas: tuple[ProtoSchema, ...]
-    programs: tuple[Program, ...]
+    programs: tuple[ProtoProgram, ...]
     schema_of: tuple[int, ...]
     ids: tuple[int, ...]
     places: Mapping[int, int]
@@ -71,15 +71,15 @@ class CompiledShape:
 
 
 @lru_cache(_KEPT_SHAPES)
-def compiled(shape: TableShape, is_framed: bool) -> CompiledShape:
+def compiled(shape: TableShape, is_framed: bool) -> ProtoShape:
     """Shared: never change it."""
     roots = slots_of(shape)
     symbols: dict[int, list[str]] = {}
-    texts = Texts()
+    texts = ProtoTexts()
     ids = [each.schema_id for each in shape.schemas if not each.trouble]
     schemas = [parse_descriptors(each.text) for each in shape.schemas if not each.trouble]
     flat = flat_message(schemas[0]) if schemas else ""
-    programs: list[Program] = []
+    programs: list[ProtoProgram] = []
     owners: list[int] = []
     groups: list[int] = []
     for place, schema in enumerate(schemas):
@@ -91,7 +91,7 @@ def compiled(shape: TableShape, is_framed: bool) -> CompiledShape:
     keys = {ids[owner] << _INDEX_BITS | each.index: number for number, (owner, each) in enumerate(owned)}
     slots = [slot for root in roots for slot in root.all()]
     rows = [_row(each, _prefix(ids[owner], each.index) if is_framed else b"") for owner, each in owned]
-    return CompiledShape(
+    return ProtoShape(
         roots,
         tuple(schemas),
         tuple(programs),
@@ -127,7 +127,7 @@ def message_index(index: int) -> bytes:
     return bytes(found)
 
 
-def _row(program: Program, prefix: bytes) -> list[int]:
+def _row(program: ProtoProgram, prefix: bytes) -> list[int]:
     row: list[int] = [0] * ProgramWord.PREFIX
     row[ProgramWord.CODE], row[ProgramWord.EXTRA] = _addresses(program.code, program.extra)
     row[ProgramWord.BLOCK], row[ProgramWord.SLOT] = program.block, program.slot
@@ -170,7 +170,7 @@ class ProtobufCodec:
         ids = np.array([*(program.ids[owner] for owner in program.schema_of), 0], np.int32)
         return DecodedValues(columns, is_typed, states == RowState.EXACT, pa.array(ids[found.which], mask=~is_typed))
 
-    def _placed(self, program: CompiledShape, values: pa.Array, shape: TableShape) -> _Values:
+    def _placed(self, program: ProtoShape, values: pa.Array, shape: TableShape) -> _Values:
         rows = len(values)
         offsets, data, valid = offsets_in(values), bytes_in(values), valid_rows(values)
         if not self._is_framed:
@@ -245,7 +245,7 @@ def _addresses(*arrays: npt.NDArray[Any]) -> list[int]:
     return [int(address(array)) for array in arrays]
 
 
-def _made_plain(program: CompiledShape, values: _Values, rows: npt.NDArray[np.int64]) -> bool:
+def _made_plain(program: ProtoShape, values: _Values, rows: npt.NDArray[np.int64]) -> bool:
     """Puts values that have fields several times into a form in which they have not."""
     parts, at = [values.data], len(values.data)
     for row in rows.tolist():
@@ -266,7 +266,7 @@ def _made_plain(program: CompiledShape, values: _Values, rows: npt.NDArray[np.in
     return len(parts) > 1
 
 
-def _decode(program: CompiledShape, values: _Values) -> tuple[SlotMemory, npt.NDArray[np.uint8]]:
+def _decode(program: ProtoShape, values: _Values) -> tuple[SlotMemory, npt.NDArray[np.uint8]]:
     rows = len(values.which)
     which = values.which.copy()
     sizes = values.ends - values.begins
@@ -296,7 +296,7 @@ def _decode(program: CompiledShape, values: _Values) -> tuple[SlotMemory, npt.ND
     return memory, states
 
 
-def _encode(program: CompiledShape, rows: Mapping[str, pa.Array], which: Ints, raw: Binary) -> Binary:
+def _encode(program: ProtoShape, rows: Mapping[str, pa.Array], which: Ints, raw: Binary) -> Binary:
     memory = memory_of(program.roots, rows, program.symbols)
     count = len(which)
     limit = max(4096, 2 * sum(array.nbytes for array in rows.values()) + len(raw.data) + 2 * PREFIX_BYTES * count)

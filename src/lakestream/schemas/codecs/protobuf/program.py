@@ -47,7 +47,7 @@ def wire_type(kind: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ProtoProgram:
     """`index`: of the message in its file. `slot`: of the struct that holds it, -1: its fields are columns. `empties`:
     place and number, in `extra`, of the slots that none of its values fills."""
 
@@ -61,7 +61,7 @@ class Program:
 
 
 @dataclass(slots=True)
-class Texts:
+class ProtoTexts:
     """Types of what becomes text, over all programs of a shape."""
 
     found: list[tuple[ProtoSchema, ProtoMessage]] = field(default_factory=list)
@@ -72,8 +72,8 @@ class Texts:
 
 
 def compile_programs(
-    schema: ProtoSchema, flat: str, roots: Sequence[ColumnSlot], symbols: dict[int, list[str]], texts: Texts
-) -> list[Program]:
+    schema: ProtoSchema, flat: str, roots: Sequence[ColumnSlot], symbols: dict[int, list[str]], texts: ProtoTexts
+) -> list[ProtoProgram]:
     """For slots that have all columns of the schema; the first is the one that most values are. Adds to the symbols of
     enum slots those that are new."""
     by_source = {root.column.source: root for root in roots}
@@ -96,18 +96,18 @@ def _compiled(
     fields: Sequence[ColumnSlot],
     others: Sequence[ColumnSlot],
     symbols: dict[int, list[str]],
-    texts: Texts,
-) -> Program:
+    texts: ProtoTexts,
+) -> ProtoProgram:
     compiler = _Compiler(schema, symbols, texts)
     block = compiler.message(schema.messages[name], fields)
     empties = compiler.empties(others)
     compiler.finish_texts()
     slot = -1 if root is None else root.number
-    return Program(schema.own.index(name), name, slot, block, empties, compiler.code(), compiler.extra())
+    return ProtoProgram(schema.own.index(name), name, slot, block, empties, compiler.code(), compiler.extra())
 
 
 class _Compiler:
-    def __init__(self, schema: ProtoSchema, symbols: dict[int, list[str]], texts: Texts) -> None:
+    def __init__(self, schema: ProtoSchema, symbols: dict[int, list[str]], texts: ProtoTexts) -> None:
         self._schema = schema
         self._symbols = symbols
         self._texts = texts
