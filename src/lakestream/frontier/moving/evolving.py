@@ -84,7 +84,9 @@ async def _found(lake: Lake, topic: Topic, schema_ids: Collection[int]) -> list[
 async def _evolved(lake: Lake, topic: Topic, view: View, change: Callable[..., TableShape]) -> View:
     wanted = topic.options.value_format
     for _ in range(_ATTEMPTS):
-        shape = change(view.shape, value_format=wanted, last_id=view.last_column_id, taken=view.own_names)
+        grow = partial(change, view.shape, value_format=wanted, last_id=view.last_column_id, taken=view.own_names)
+        # A schema of Protobuf is compiled, in a process of its own.
+        shape = await lake.runtime.off_loop(grow)
         if shape == view.shape:
             return view
         try:
