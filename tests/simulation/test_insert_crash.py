@@ -5,6 +5,9 @@ sends it again through another door, or nobody does and a door resumes what was 
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from itertools import count
+from uuid import UUID
 
 import pytest
 from support.worlds.inserting import InsertWorld, insert_world, keyless, placed
@@ -12,6 +15,8 @@ from support.worlds.memory import Crash, Fuse
 
 from lakestream.catalog.engines.unplaced import Unplaced
 from lakestream.errors import LakestreamError, Unavailable
+from lakestream.metadata.inserts import InsertedSection, Inserts, LiveInsert
+from lakestream.metadata.log.commit import Batch
 from lakestream.stream.inserting import appending, batching, inserter
 from lakestream.stream.inserting.inserter import GIVE_UP_MS
 
@@ -160,3 +165,38 @@ async def test_the_same_rows_in_another_commit_are_inserted_again() -> None:
     again = await world.written(keyless(*FIRST), placed(1, SECOND))
     assert await world.send(world.door(), again) is None
     assert sorted(row.value for row in await world.found()) == sorted([*VALUES, *VALUES])
+
+
+async def test_a_collector_that_knows_of_no_inserts_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted bug: objects that only an insert needs are taken for dead."""
+
+    async def nothing(self: Inserts) -> list[LiveInsert]:
+        return []
+
+    monkeypatch.setattr(Inserts, "live", nothing)
+    with pytest.raises(AssertionError, match="wal/"):
+        await test_a_collector_that_passes_at_any_step()
+
+
+async def test_a_door_that_forgets_its_producer_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted bug: what is appended again is appended by somebody else, so the log takes it for new."""
+    numbers = count(1_000_000)
+    batches = appending._batches
+
+    def by_another(live: LiveInsert, section: InsertedSection) -> list[Batch]:
+        return [replace(batch, producer_id=next(numbers)) for batch in batches(live, section)]
+
+    monkeypatch.setattr(appending, "_batches", by_another)
+    with pytest.raises(AssertionError):
+        await test_a_crash_at_any_step_and_the_same_commit_again()
+
+
+async def test_a_door_that_answers_before_it_has_decided_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted bug: of what was only begun nothing is left when the door ends."""
+
+    async def taken(self: inserter.Inserter, topic_id: UUID, snapshot_id: int) -> bool:
+        return await self._inserts.find(topic_id, snapshot_id) is not None
+
+    monkeypatch.setattr(inserter.Inserter, "is_taken", taken)
+    with pytest.raises(AssertionError):
+        await test_a_crash_at_any_step_and_the_same_commit_again()

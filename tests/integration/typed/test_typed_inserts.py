@@ -3,6 +3,7 @@ them."""
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,17 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema as ValueSchema
+from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import ForbiddenError
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.transforms import DayTransform
+from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 from support.schemas.typed import ORDER
 from support.worlds.doors import duck, http_door
 from support.worlds.embedded import Embedded, embedded
@@ -62,7 +68,7 @@ def make_topic(broker: Embedded, value_format: str, **more: str) -> str:
 
 
 def register(registry: SchemaRegistryClient, topic: str, schema: Any) -> int:
-    return registry.register_schema(f"{topic}-value", Schema(json.dumps(schema), "AVRO"))
+    return registry.register_schema(f"{topic}-value", ValueSchema(json.dumps(schema), "AVRO"))
 
 
 def table(door: str, topic: str) -> Table:
@@ -197,6 +203,42 @@ def test_a_topic_that_validates_takes_no_bytes(broker: Embedded, door: str, regi
 def test_values_in_json_are_said_as_text(broker: Embedded, door: str, registry: SchemaRegistryClient) -> None:
     topic = make_topic(broker, "schema_id")
     schema = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
-    registry.register_schema(f"{topic}-value", Schema(json.dumps(schema), "JSON"))
+    registry.register_schema(f"{topic}-value", ValueSchema(json.dumps(schema), "JSON"))
     with pytest.raises(ForbiddenError, match="are JSON: say each as a text, in _value"):
         table(door, topic).append(rows(id=[1]))
+
+
+def test_a_stream_that_begins_as_a_table_takes_rows(
+    broker: Embedded, door: str, registry: SchemaRegistryClient
+) -> None:
+    topic = f"first_{next(_names)}"
+    columns = (
+        NestedField(1, "id", LongType()),
+        NestedField(2, "item", StringType()),
+        NestedField(3, "ts", TimestamptzType()),
+    )
+    properties = {
+        "lakestream.stream": "true",
+        "lakestream.partitions": "1",
+        "lakestream.key": "id",
+        "lakestream.table.inserts": "true",
+    }
+    by_day = PartitionSpec(PartitionField(3, 1000, DayTransform(), "ts_day"))
+    with http_catalog(door) as catalog:
+        catalog.create_table(f"default.{topic}", Schema(*columns), partition_spec=by_day, properties=properties)
+    at = pa.array([1_700_000_000_000_000, 1_800_000_000_000_000], pa.timestamp("us", tz="UTC"))
+    table(door, topic).append(rows(id=[1, 2], item=["x", None], ts=at))
+    with duck(door) as engine:
+        engine.execute(f"INSERT INTO lake.default.{topic} (id, item) VALUES (3, 'z')")
+    read, where = AvroDeserializer(registry), SerializationContext(topic, MessageField.VALUE)
+    found: list[Any] = [read(value, where) for value in values(broker, topic, 3) if value is not None]
+    assert sorted((each["id"], each["item"]) for each in found) == [(1, "x"), (2, None), (3, "z")]
+    assert sorted(keys(broker, topic, 3), key=str) == [b"1", b"2", b"3"]
+    assert table(door, topic).scan().to_arrow().num_rows == 3
+
+
+@contextmanager
+def http_catalog(door: str) -> Iterator[RestCatalog]:
+    catalog = RestCatalog("lake", uri=f"{door}/iceberg")
+    yield catalog
+    catalog.close()
