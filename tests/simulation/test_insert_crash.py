@@ -7,6 +7,7 @@ sends it again through another door, or nobody does and a door resumes what was 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from itertools import count
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -157,6 +158,23 @@ async def test_two_doors_with_the_same_commit(later_ms: int) -> None:
         return fuse
 
     await at_every_step(scenario)
+
+
+async def test_a_commit_whose_upload_failed_may_be_sent_again_at_once() -> None:
+    world, rows = await begun()
+    objects: Any = world.world.objects
+    door, put = world.door(), objects.put
+
+    async def fails(key: str, *args: Any, **kwargs: Any) -> None:
+        raise Unavailable("the store is down")
+
+    objects.put = fails
+    answer = await world.send(door, rows)
+    assert isinstance(answer, Unavailable)
+    assert "no row was inserted" in str(answer)
+    objects.put = put
+    assert await world.send(door, rows) is None
+    await check(world, rows, taken=True)
 
 
 async def test_the_same_rows_in_another_commit_are_inserted_again() -> None:

@@ -26,7 +26,7 @@ from pyiceberg.table.update import (
 
 from lakestream.catalog.manifests.index import ManifestIndex, read_entries
 from lakestream.errors import CorruptObject, TableRefused
-from lakestream.objects.paths import is_inside
+from lakestream.objects.paths import is_inside, is_really_inside
 from lakestream.table.parquet.unplaced import UnplacedFile
 from lakestream.table.schema import shape_of
 
@@ -80,7 +80,7 @@ def find_unplaced(
     such rows and does anything else. Blocking."""
     snapshots = appended(base, updates)
     home = base.location
-    if not snapshots or not all(is_inside(snapshot.manifest_list, home) for snapshot in snapshots):
+    if not snapshots or not all(is_really_inside(snapshot.manifest_list, home) for snapshot in snapshots):
         return None
     ids = {snapshot.snapshot_id for snapshot in snapshots}
     try:

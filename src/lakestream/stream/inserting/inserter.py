@@ -120,6 +120,8 @@ class Inserter:
         self._busy = _Busy()
         self._producer_ids = iter(range(0))
         self._forget_after = ""
+        self._left: set[str] = set()
+        """Sessions of inserts that were begun here and whose upload failed."""
 
     async def is_taken(self, topic_id: UUID, snapshot_id: int) -> bool:
         with self._busy.lock((topic_id, snapshot_id)) as lock:
@@ -144,7 +146,7 @@ class Inserter:
                 return
             if batching is None:
                 batching = await self._read(rows)
-            if found is not None and self._runtime.clock.now_ms() - found.insert.begun_ms < _TAKE_OVER_MS:
+            if found is not None and self._is_anothers(found):
                 # Another process is at it: as a rule it has decided in a moment.
                 await asyncio.sleep(_LOOK_AGAIN_S)
                 continue
@@ -153,6 +155,11 @@ class Inserter:
                 await self._roll(decided)
                 return
         raise Unavailable("other processes take the same commit: sent again, it is told what became of its rows")
+
+    def _is_anothers(self, begun: LiveInsert) -> bool:
+        """Whether another process may be at work on it. What this one began it is not at work on any more."""
+        age_ms = self._runtime.clock.now_ms() - begun.insert.begun_ms
+        return begun.insert.session not in self._left and age_ms < _TAKE_OVER_MS
 
     async def _end(self, found: LiveInsert | DoneInsert) -> None:
         if isinstance(found, LiveInsert):
@@ -219,7 +226,9 @@ class Inserter:
         )
         if begun is None:
             return None
+        self._left.add(begun.insert.session)
         objects = await self._appender.upload(begun, packed)
+        self._left.discard(begun.insert.session)
         flush = max((parse_key(each.object_key).flush for each in objects), default=0)
         return await self._inserts.put(
             msgspec.structs.replace(begun.insert, step="decided", objects=objects, flush=flush), begun.version
