@@ -20,17 +20,18 @@ SPARK_S3_JARS := $(CURDIR)/.cache/spark-s3
 YARN_JARS := $(CURDIR)/.cache/yarn
 TRINO_JARS := $(CURDIR)/.cache/trino
 STORE_TOOLS := $(CURDIR)/.cache/store-tools
+REGISTRY_JARS := $(CURDIR)/.cache/registries
 JAVA = JAVA_HOME=$$($(BIN)/python tools/ensure_java.py)
 TEST_ENV = LAKESTREAM_KAFKA_LIBS=$(KAFKA_LIBS) LAKESTREAM_SPARK_JARS=$$(echo $(SPARK_JARS)/*.jar) \
   LAKESTREAM_NESSIE_JARS=$(NESSIE_JARS) LAKESTREAM_HIVE_JARS=$(HIVE_JARS) LAKESTREAM_SPARK_S3_JARS=$(SPARK_S3_JARS) \
   LAKESTREAM_YARN_JARS=$(YARN_JARS) LAKESTREAM_TRINO_JARS=$(TRINO_JARS) \
-  LAKESTREAM_STORE_TOOLS=$(STORE_TOOLS)
+  LAKESTREAM_STORE_TOOLS=$(STORE_TOOLS) LAKESTREAM_REGISTRY_JARS=$(REGISTRY_JARS)
 PYTEST_ARGS ?=
 # Tests wait for servers and leases more than they compute: more workers than cores.
 WORKERS ?= 4
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup
 
-.PHONY: help up check test test-all bench simulate lint lock format jars nessie-jar hive-jars spark-s3-jars yarn-jars \
+.PHONY: help up check test test-all bench simulate lint lock format jars nessie-jar registry-jars hive-jars spark-s3-jars yarn-jars \
   trino-jars kit-jars store-tools kcat oxia clean
 
 help: ## Show this list
@@ -72,6 +73,9 @@ jars: .venv/.complete ## Fetch Kafka's tools and Iceberg for Spark, which tests 
 
 nessie-jar: .venv/.complete
 	@$(JAVA) && export JAVA_HOME && $(BIN)/python tools/fetch_jars.py nessie $(NESSIE_JARS)
+
+registry-jars: .venv/.complete
+	@$(JAVA) && export JAVA_HOME && $(BIN)/python tools/fetch_jars.py registries $(REGISTRY_JARS)
 
 hive-jars: .venv/.complete
 	@$(JAVA) && export JAVA_HOME && $(BIN)/python tools/fetch_jars.py hive $(HIVE_JARS)
@@ -117,7 +121,7 @@ store-tools: # S3, Google's and Azure's store on this machine: two need Go, Azur
 test: .cache/kernels lint jars nessie-jar kcat ## Everything a change must pass
 	$(JAVA) $(TEST_ENV) $(PYTEST) -m "not slow" $(PYTEST_ARGS)
 
-test-all: .cache/kernels lint jars nessie-jar kcat hive-jars spark-s3-jars yarn-jars trino-jars kit-jars store-tools oxia ## The same, and the slow tests
+test-all: .cache/kernels lint jars nessie-jar kcat registry-jars hive-jars spark-s3-jars yarn-jars trino-jars kit-jars store-tools oxia ## The same, and the slow tests
 	$(JAVA) $(TEST_ENV) LAKESTREAM_RCK_JARS=$(KIT_JARS) $(PYTEST) $(PYTEST_ARGS)
 
 bench: .venv/.dev .cache/kernels jars ## Measure ourselves beside a real Kafka (QUICK=1: shorter)
