@@ -21,9 +21,17 @@ def test_from_producer_to_sql_and_back(cluster: Callable[..., ProcessWorld], cli
     assert cli("topic", "create", "orders", "-p", "2", *kafka).returncode == 0
     assert cli("produce", "orders", "-K", ":", *kafka, stdin=lines).returncode == 0
     before = cli("consume", "orders", "-B", "-e", "--json", *kafka).stdout
+    registry = ("--registry", made.catalog.replace("/iceberg", "/registry"))
+    sold = cli("demo", "-t", "sold", "-n", "60", "-r", "1000", *kafka, *registry)
+    assert sold.returncode == 0, sold.stderr
     moved = made.run_pipeline_once("--json")
     summary = json.loads(moved.output.splitlines()[-1])
-    assert (summary["records"], summary["failed"]) == (100, [])
+    assert (summary["records"], summary["failed"]) == (160, [])
+    described = json.loads(cli("table", "describe", "sold", "--json", *lake).stdout)
+    assert described["kinds"] == {"raw": 0, "tombstone": 0, "typed": 60, "typed and raw": 0}
+    read = [json.loads(line) for line in cli("consume", "sold", "-B", "-e", *kafka, *registry).stdout.splitlines()]
+    sql = "SELECT sum(quantity) AS n FROM sold"
+    assert json.loads(cli("table", "query", sql, "--json", *lake).stdout) == {"n": sum(one["quantity"] for one in read)}
 
     described = json.loads(cli("table", "describe", "orders", "--json", *lake).stdout)
     assert described["rows"] == 100
