@@ -7,14 +7,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from support.worlds.processes import free_ports
+
 START_S = 60.0
 CLUSTER_ID = "bGFrZXN0cmVhbS1iZW5jaA"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager
@@ -22,7 +18,8 @@ def apache_kafka(
     folder: Path, java: str, libraries: str, settings: Mapping[str, str] | None = None
 ) -> Iterator[tuple[str, int]]:
     """Its address, once it answers."""
-    port, controller = free_port(), free_port()
+    port = free_ports(2)
+    controller = port + 1
     properties = {
         "process.roles": "broker,controller",
         "node.id": "1",

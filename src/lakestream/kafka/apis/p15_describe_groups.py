@@ -29,7 +29,8 @@ async def _described(context: Context, group: str, says_operations: bool) -> Fie
         return _nothing(group, coordinator_code(error), str(error))
     if machine is None:
         code = ErrorCode.group_id_not_found if context.version >= 6 else ErrorCode.none
-        return _nothing(group, code, f"there is no group {group}")
+        operations = group_operations(context, group) if says_operations else UNASKED
+        return {**_nothing(group, code, f"there is no group {group}"), "authorized_operations": operations}
     return {
         "group_id": group,
         "group_state": machine.state.value,

@@ -18,6 +18,7 @@ from lakestream.kafka.apis.api import Context, Reply, api
 from lakestream.kafka.apis.configs import topic_configs
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.wire.writing import Fields
+from lakestream.metadata.topics.list import check_name
 
 
 class _Refused(Exception):
@@ -45,6 +46,7 @@ async def _failed(name: str, code: ErrorCode, message: str) -> Fields:
 async def _create(context: Context, asked: Any, *, validate_only: bool) -> Fields:
     topics = context.streams.topics
     try:
+        check_name(asked.name)
         partitions = await _partitions(context, asked)
         configs = _configs(asked)
         topic_id = None

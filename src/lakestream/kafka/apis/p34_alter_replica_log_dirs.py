@@ -30,6 +30,7 @@ async def handle(context: Context, request: Any) -> Reply:
                 "partitions": [{"partition_index": index, "error_code": code} for index in dict.fromkeys(partitions)],
             }
             for name, partitions in asked.items()
+            if partitions
         ]
     }
 

@@ -41,7 +41,8 @@ async def handle(context: Context, request: Any) -> Reply:
     for name, topic in listed:
         if not isinstance(topic, Topic):
             code = code_of(topic) if isinstance(topic, LakestreamError) else ErrorCode.unknown_topic_or_partition
-            topics.append(_missing(name, code))
+            known = {} if code is not ErrorCode.unknown_topic_or_partition else _operations(context, name)
+            topics.append({**_missing(name, code), **known})
             continue
         if not left:
             following = {"topic_name": name, "partition_index": 0}
@@ -59,7 +60,7 @@ async def handle(context: Context, request: Any) -> Reply:
                     {**each, "eligible_leader_replicas": (), "last_known_elr": (), "offline_replicas": ()}
                     for each in described
                 ],
-                "topic_authorized_operations": topic_operations(context, name),
+                **_operations(context, name),
             }
         )
         left -= max(0, end - begin)
@@ -67,6 +68,11 @@ async def handle(context: Context, request: Any) -> Reply:
             following = {"topic_name": name, "partition_index": end}
             break
     return {"topics": topics, "next_cursor": following}
+
+
+def _operations(context: Context, name: str) -> Fields:
+    """Also of a topic that is not there, for whoever may describe it."""
+    return {"topic_authorized_operations": topic_operations(context, name)}
 
 
 def _missing(name: str, code: ErrorCode) -> Fields:
