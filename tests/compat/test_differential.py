@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from support.clients.wire import Client
 from support.differential.answers import Difference, differences, not_allowed
-from support.differential.asking import Ask, asks
+from support.differential.asking import asks
+from support.differential.drawing import Ask
+from support.fakes.loops import run
 from support.properties import examples
 from support.servers.apache_kafka import apache_kafka
 from support.worlds.processes import ProcessWorld
@@ -25,7 +27,7 @@ _numbers = itertools.count()
 def kafka(tmp_path_factory: pytest.TempPathFactory, java: str, kafka_libs: str) -> Iterator[int]:
     """The port of a real Kafka whose coordinators are at work."""
     with apache_kafka(tmp_path_factory.mktemp("kafka") / "data", java, kafka_libs) as (_, port):
-        asyncio.run(_until_coordinated(port))
+        run(_until_coordinated(port), timeout_s=120)
         yield port
 
 
@@ -67,9 +69,7 @@ async def _compared(ports: tuple[int, int], pair: tuple[Ask, Ask], broker_id: in
 def test_codes_and_fields_are_those_of_kafka(kafka: int, cluster: Callable[..., ProcessWorld]) -> None:
     world = cluster(environment={"LAKESTREAM_KAFKA_NUM_PARTITIONS": "1"})
     port = world.ports[0]
-    broker_id = (
-        asyncio.run(_put(port, Ask(3, 4, {"topics": (), "allow_auto_topic_creation": False}))).brokers[0].node_id
-    )
+    broker_id = run(_put(port, Ask(3, 4, {"topics": (), "allow_auto_topic_creation": False}))).brokers[0].node_id
 
     differs: dict[tuple[int, str, object, object], tuple[Difference, list[Ask]]] = {}
 
@@ -89,7 +89,7 @@ def test_codes_and_fields_are_those_of_kafka(kafka: int, cluster: Callable[..., 
                     # What follows may differ because this did.
                     return
 
-        asyncio.run(work())
+        run(work(), timeout_s=300)
 
     compare()
     assert not differs, "\n".join(f"{found}: after {before}" for found, before in differs.values())

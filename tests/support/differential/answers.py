@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from support.differential.asking import Ask
+from support.differential.drawing import Ask
 
 _IGNORED: Final = frozenset({"throttle_time", "error_message", "topic_id", "cluster_id", "host", "port", "log_dir"})
 """Whose values are a machine's, or words."""
@@ -72,6 +72,8 @@ def rows(value: Any, broker_id: int, path: str = "") -> Iterator[tuple[str, Any]
 
 
 def _label(value: Any, broker_id: int, index: int) -> str:
+    if hasattr(value, "resource_type"):
+        return f"{value.resource_type} {_plain(value.resource_name, broker_id, 'resource_name')}"
     for names in (_NAMED_BY, _NUMBERED_BY):
         for name in names:
             if hasattr(value, name):

@@ -45,6 +45,9 @@ async def alter(context: Context, resource: Any, change: Change, *, validate_onl
     try:
         if len(set(names)) < len(names):
             raise RequestError("a setting is named twice")
+        empty = next((each.name for each in resource.configs if each.value is None and _sets(each)), None)
+        if empty is not None:
+            raise RequestError(f"{empty} needs a value")
         if kind == Resource.TOPIC:
             if not name:
                 raise RequestError("a topic has a name: there are no settings for all topics")
@@ -85,6 +88,10 @@ def _alter_other(context: Context, resource: Any, *, validate_only: bool) -> Non
         raise RequestError("metrics of clients are not received here, so nobody can subscribe to them")
     else:
         raise RequestError("only settings of topics and levels of loggers can change")
+
+
+def _sets(config: Any) -> bool:
+    return getattr(config, "config_operation", ConfigOperation.SET) != ConfigOperation.DELETE
 
 
 def _level(config: Any) -> str | None:

@@ -42,6 +42,7 @@ class Resource:
     BROKER_LOGGER: Final = 8
     CLIENT_METRICS: Final = 16
     GROUP: Final = 32
+    ALL: Final = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 
 class Source:

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from lakestream.errors import LakestreamError
+from lakestream.errors import InvalidName, LakestreamError, UnknownStream
 from lakestream.kafka.apis.api import Context, Reply, api
 from lakestream.kafka.apis.authorized import cluster_operations, topic_operations
 from lakestream.kafka.errors import code_of
@@ -63,14 +63,22 @@ async def _topics(context: Context, request: Any, brokers: list[Broker]) -> list
         topic = found[key]
         if isinstance(topic, LakestreamError):
             name, topic_id = (key, None) if isinstance(key, str) else (None if context.version >= 12 else "", key)
-            described.append(_missing(code_of(topic), name=name, topic_id=topic_id))
+            says = says_operations and isinstance(topic, UnknownStream | InvalidName) and isinstance(key, str)
+            operations = topic_operations(context, str(key)) if says else UNASKED
+            described.append(_missing(code_of(topic), operations, name=name, topic_id=topic_id))
         else:
             described.append(describe(topic))
     return described
 
 
-def _missing(error: ErrorCode, *, name: str | None, topic_id: UUID | None = None) -> Fields:
-    return {"error_code": error, "name": name, "topic_id": topic_id, "partitions": ()}
+def _missing(error: ErrorCode, operations: int, *, name: str | None, topic_id: UUID | None = None) -> Fields:
+    return {
+        "error_code": error,
+        "name": name,
+        "topic_id": topic_id,
+        "partitions": (),
+        "topic_authorized_operations": operations,
+    }
 
 
 API = api(3, handle, versions=(0, 13))

@@ -29,7 +29,8 @@ async def _described(context: Context, group: str, says_operations: bool) -> Fie
         return _nothing(group, coordinator_code(error), str(error))
     if machine is None:
         code = ErrorCode.group_id_not_found if context.version >= 6 else ErrorCode.none
-        operations = group_operations(context, group) if says_operations else UNASKED
+        tells = says_operations and code is ErrorCode.none
+        operations = group_operations(context, group) if tells else UNASKED
         return {**_nothing(group, code, f"there is no group {group}"), "authorized_operations": operations}
     return {
         "group_id": group,

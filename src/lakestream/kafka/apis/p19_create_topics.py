@@ -13,7 +13,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from lakestream.errors import LakestreamError
+from lakestream.errors import InvalidAssignment, LakestreamError
 from lakestream.kafka.apis.api import Context, Reply, api
 from lakestream.kafka.apis.configs import topic_configs
 from lakestream.kafka.errors import code_of
@@ -54,8 +54,8 @@ async def _create(context: Context, asked: Any, *, validate_only: bool) -> Field
             topic_id = (await topics.create(context.principal, asked.name, partitions, configs)).topic_id
         else:
             await topics.check_new(context.principal, asked.name, partitions, configs)
-    except _Refused as refused:
-        return await _failed(asked.name, refused.code, str(refused))
+    except (_Refused, InvalidAssignment) as refused:
+        return await _refuse(context, asked, refused)
     except LakestreamError as error:
         return await _failed(asked.name, code_of(error), str(error))
     return {
@@ -75,6 +75,23 @@ async def _create(context: Context, asked: Any, *, validate_only: bool) -> Field
             for config in topic_configs(configs, topics.max_batch_bytes)
         ],
     }
+
+
+async def _refuse(context: Context, asked: Any, refused: _Refused | InvalidAssignment) -> Fields:
+    """As in Kafka, in this order: the topic is there, its settings cannot be, its partitions cannot."""
+    code = refused.code if isinstance(refused, _Refused) else code_of(refused)
+    given = {config.name: config.value for config in asked.configs if config.value is not None}
+    is_whole = len(given) == len(asked.configs)
+    try:
+        for configs in ({}, given) if is_whole else ({},):
+            await context.streams.topics.check_new(context.principal, asked.name, 1, configs)
+        if code is not ErrorCode.invalid_config:
+            _configs(asked)
+    except LakestreamError as error:
+        return await _failed(asked.name, code_of(error), str(error))
+    except _Refused as earlier:
+        return await _failed(asked.name, earlier.code, str(earlier))
+    return await _failed(asked.name, code, str(refused))
 
 
 async def _partitions(context: Context, asked: Any) -> int:

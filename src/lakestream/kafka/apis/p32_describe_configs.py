@@ -2,7 +2,7 @@
 
 The settings of topics, of this broker (an empty name is the cluster-wide default, of which there is none), of this
 broker's loggers, of subscriptions to clients' metrics (Kafka's defaults: none is received) and of groups (none).
-Other resources are INVALID_REQUEST. Keys that are asked for by name are filtered.
+Anything else makes the whole request INVALID_REQUEST, as in Kafka. Keys that are asked for by name are filtered.
 Synonyms name where a value comes from, by the broker's name for it; types and documentation from v3 on.
 """
 
@@ -30,11 +30,14 @@ from lakestream.stream import FoundTopics
 async def handle(context: Context, request: Any) -> Reply:
     names = [asked.resource_name for asked in request.resources if asked.resource_type == Resource.TOPIC]
     topics = await context.streams.find(context.principal, Operation.DESCRIBE_CONFIGS, names)
+    is_known = all(asked.resource_type in Resource.ALL for asked in request.resources)
     results = []
     for asked in request.resources:
         configs: list[Config] = []
         code, message = ErrorCode.none, None
         try:
+            if not is_known:
+                raise RequestError("topics, brokers, brokers' loggers, metrics of clients and groups have settings")
             configs = _configs(context, asked.resource_type, asked.resource_name, topics)
         except LakestreamError as error:
             code, message = code_of(error), str(error)
@@ -81,7 +84,7 @@ def _configs(context: Context, kind: int, name: str, topics: FoundTopics) -> lis
             if not name:
                 raise RequestError("a group has a name")
             return []
-    raise RequestError("topics, brokers, brokers' loggers, metrics of clients and groups have settings")
+    raise RequestError(f"nothing of type {kind} has settings")
 
 
 def _check_broker(broker_id: int, name: str) -> None:

@@ -23,19 +23,9 @@ async def handle(context: Context, request: Any) -> Reply:
     try:
         context.streams.cluster.check(context.principal, Operation.ALTER)
     except NotAuthorized as error:
-        denied = {"error_code": code_of(error), "error_message": str(error)}
-        return {
-            "error_code": code_of(error),
-            "replica_election_results": [
-                {
-                    "topic": each.topic,
-                    "partition_result": [{"partition_id": index, **denied} for index in each.partitions],
-                }
-                for each in request.topic_partitions or ()
-            ],
-        }
+        return _all(request, code_of(error), str(error))
     if getattr(request, "election_type", 0) not in _KINDS:
-        return {"error_code": ErrorCode.invalid_request, "replica_election_results": ()}
+        return _all(request, ErrorCode.invalid_request, "there is no such kind of election")
     asked = request.topic_partitions or ()
     found = await context.streams.find(context.principal, Operation.DESCRIBE, [each.topic for each in asked])
     return {
@@ -46,6 +36,22 @@ async def handle(context: Context, request: Any) -> Reply:
                 "partition_result": [_result(each.topic, found[each.topic], index) for index in each.partitions],
             }
             for each in asked
+        ],
+    }
+
+
+def _all(request: Any, code: ErrorCode, message: str) -> Reply:
+    """The same for the request and for each partition of it."""
+    return {
+        "error_code": code,
+        "replica_election_results": [
+            {
+                "topic": each.topic,
+                "partition_result": [
+                    {"partition_id": index, "error_code": code, "error_message": message} for index in each.partitions
+                ],
+            }
+            for each in request.topic_partitions or ()
         ],
     }
 

@@ -4,7 +4,7 @@ What has settings: topics, the brokers that live, and their loggers. There are n
 which are all that v0 asks for, and no settings of groups. A type that there is not is UNSUPPORTED_VERSION.
 """
 
-from typing import Any, Final
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
@@ -15,20 +15,12 @@ from lakestream.kafka.apis.configs import Resource
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.wire.writing import Fields
 
-_KNOWN: Final = (
-    Resource.TOPIC,
-    Resource.BROKER,
-    Resource.BROKER_LOGGER,
-    Resource.CLIENT_METRICS,
-    Resource.GROUP,
-)
-
 
 async def handle(context: Context, request: Any) -> Reply:
-    types = set(getattr(request, "resource_types", (Resource.CLIENT_METRICS,)) or _KNOWN)
+    types = set(getattr(request, "resource_types", (Resource.CLIENT_METRICS,)) or Resource.ALL)
     try:
         context.streams.cluster.check(context.principal, Operation.DESCRIBE_CONFIGS)
-        if not types.issubset(_KNOWN):
+        if not types.issubset(Resource.ALL):
             return {"error_code": ErrorCode.unsupported_version, "config_resources": ()}
         found: list[Fields] = []
         if Resource.TOPIC in types:

@@ -268,9 +268,9 @@ class Topics:
         check_name(name)
         if not 1 <= partitions <= MAX_PARTITIONS:
             raise InvalidPartitions(f"{name} cannot have {partitions} partitions: choose 1 to {MAX_PARTITIONS}")
-        check_settings(resolved(configs, {}), {})
         if await self.by_names([name]):
             raise StreamExists(f"topic {name} already exists")
+        check_settings(resolved(configs, {}), {})
         if begun is not None:
             used = [Address(SHARD, f"id/{begun.table_id.hex}"), _dead(begun.table_id)]
             if any(entry is not None for entry in await self._store.get(used)):
@@ -313,6 +313,7 @@ class Topics:
             if isinstance(outcome, Applied):
                 return self.remember(altered)
             entry = outcome.current.get(address.key)
+        check_settings(resolved(change({}), {}), {})  # As in Kafka: what no topic can have is told first.
         raise UnknownStream(f"there is no topic {name}")
 
     async def delete(self, topic_id: UUID) -> Topic:
