@@ -109,12 +109,12 @@ class AvroCodec:
         return _encode(program, columns, program.which(schema_ids), raw, self._prefix_bytes)
 
     def explain(self, value: bytes, shape: TableShape) -> str:
+        if self.decode(pa.array([value], pa.binary()), shape).is_typed[0]:
+            return "the value is as it should be"
         schema = schema_of(value, shape, is_framed=self._is_framed)
         if isinstance(schema, str):
             return schema
         why = explain_avro(parse_avro(schema.text, dict(schema.references)), value[self._prefix_bytes :])
-        if not why and self.decode(pa.array([value], pa.binary()), shape).is_typed[0]:
-            return "the value is as it should be"
         return f"by the schema {schema.schema_id}: {why or 'it is too large or nests too deep for columns'}"
 
     def missing(self, values: pa.Array, shape: TableShape) -> frozenset[int]:

@@ -195,6 +195,8 @@ class ProtobufCodec:
         return _encode(program, columns, program.groups_of(schema_ids), raw)
 
     def explain(self, value: bytes, shape: TableShape) -> str:
+        if self.decode(pa.array([value], pa.binary()), shape).is_typed[0]:
+            return "the value is as it should be"
         found = schema_of(value, shape, is_framed=self._is_framed)
         if isinstance(found, str):
             return found
@@ -217,8 +219,6 @@ class ProtobufCodec:
         if not name:
             return f"the table has no columns for the messages of the schema {found.schema_id}"
         why = explain_protobuf(schema, schema.messages[name], body)
-        if not why and self.decode(pa.array([value], pa.binary()), shape).is_typed[0]:
-            return "the value is as it should be"
         return f"by the schema {found.schema_id}: {why or 'it is too large or nests too deep for columns'}"
 
     def missing(self, values: pa.Array, shape: TableShape) -> frozenset[int]:
