@@ -10,6 +10,7 @@ State kept here is advice only.
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from lakestream.frontier.upkeep.rewrite import is_inside
 from lakestream.metadata.names.derived import DerivedRow
 from lakestream.metadata.store import Address
 from lakestream.metadata.topics.list import Topic, Topics
+from lakestream.table.deriving.answers import LetterReader
 from lakestream.table.deriving.maker import Made, Maker
 from lakestream.table.deriving.reading import StreamRows, Stretch
 from lakestream.table.deriving.recipe import DerivedShape, Recipe, derived_shape
@@ -31,6 +33,7 @@ from lakestream.table.view import View
 
 _log = logging.getLogger(__name__)
 
+_KEEP_MS: Final = 60_000
 _AHEAD: Final = "is ahead of its stream's table, which was rebuilt from an older state: it is put away and made anew"
 
 
@@ -60,6 +63,14 @@ class Derived:
     more: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Unkept:
+    """How far a table has come to which nothing was added since a time, which is not written down yet."""
+
+    frontier: tuple[int, ...]
+    since_ms: int
+
+
 class Deriver:
     def __init__(
         self, lake: Lake, topics: Topics, tables: DerivedTables, *, name: str, respect_leases: bool = True
@@ -75,10 +86,14 @@ class Deriver:
         self._rows = StreamRows(lake.objects, max_rows=settings.derive_rows, max_bytes=settings.derive_bytes)
         self._maker = Maker(lake.runtime.clock)
         self._state = StateFiles(lake.objects, max_bytes=settings.max_rewrite_bytes)
+        self._letters = LetterReader(self._rows)
         self._moved: dict[UUID, None] = {}
         """Tables with something new."""
         self._seen: dict[UUID, tuple[str, str]] = {}
         """By derived table, its metadata and its stream's when nothing was left to do."""
+        self._unkept: dict[UUID, _Unkept] = {}
+        self._looked: dict[UUID, frozenset[str]] = {}
+        """By table of dead letters, the files of the stream's table that were looked through for answered ones."""
         self._asked = False
 
     def moved(self, topic_ids: Iterable[UUID]) -> None:
@@ -171,7 +186,7 @@ class Deriver:
     ) -> Derivation:
         """Steps, each a commit if it changes something; where nothing is for the table, the frontier of several is
         committed as one."""
-        reached = row.frontier if derived is None else derived.view.frontier
+        reached = _farther(row.frontier if derived is None else derived.view.frontier, self._unkept.get(row.table_id))
         records = added = deleted = skipped = commits = 0
         try:
             for _ in range(self._lake.settings.derive_steps):
@@ -184,15 +199,16 @@ class Deriver:
                     continue
                 if derived is None:
                     derived = await self._tables.create(row, topic.name, shape, wanted_name(view, row.kind))
+                    if derived.view.frontier != row.frontier:
+                        raise Conflict(f"{derived.view.table} was made by somebody else just now")
                 changed = await self._state.apply(derived.view, derived.shape, made.changes)
                 derived = await commit_changed(self._lake, self._tables, derived, changed, reached)
                 added, deleted, commits = added + changed.added, deleted + changed.deleted, commits + 1
-            if derived is None:
-                if reached != row.frontier:
-                    await self._tables.reached(row, reached)
-            elif reached != derived.view.frontier:
-                derived = await self._tables.commit(derived, add=(), remove=frozenset(), frontier=reached)
+            if await self._keep(row, derived, reached):
                 commits += 1
+                derived = await self._tables.load(row)
+            if derived is not None and row.kind == "dlq":
+                derived = await self._resolve(view, derived)
         except Conflict as error:
             # Somebody else was faster: what is left is found again.
             _log.info("topic %s, %s: %s", topic.name, row.kind, error)
@@ -204,8 +220,43 @@ class Deriver:
         rows = 0 if derived is None else _row_count(derived.view)
         return Derivation(topic.name, row.kind, records, added, deleted, skipped, commits, lag, rows)
 
+    async def _keep(self, row: DerivedRow, derived: DerivedView | None, reached: tuple[int, ...]) -> bool:
+        """Writes down how far a table has come to which nothing was added; whether by a commit. Of dead letters only
+        now and then: whoever does not know it looks at the same rows again, and finds nothing."""
+        kept = row.frontier if derived is None else derived.view.frontier
+        if reached == kept:
+            self._unkept.pop(row.table_id, None)
+            return False
+        now_ms = self._lake.runtime.clock.now_ms()
+        known = self._unkept.get(row.table_id)
+        since_ms = now_ms if known is None else known.since_ms
+        if row.kind == "dlq" and now_ms - since_ms < _KEEP_MS:
+            self._unkept[row.table_id] = _Unkept(reached, since_ms)
+            return False
+        self._unkept.pop(row.table_id, None)
+        if derived is None:
+            await self._tables.reached(row, reached)
+            return False
+        await self._tables.commit(derived, add=(), remove=frozenset(), frontier=reached)
+        return True
+
+    async def _resolve(self, view: View, derived: DerivedView) -> DerivedView:
+        """Takes letters away whose records have got their columns since: such a row is in another file than before."""
+        had = self._looked.get(derived.row.table_id, frozenset())
+        paths = frozenset(file.path for file in view.files)
+        if not derived.view.files:
+            self._looked[derived.row.table_id] = paths
+            return derived
+        changed = await self._letters.resolved(view, derived.view, derived.shape, paths - had)
+        if not changed.is_empty:
+            done = await self._state.apply(derived.view, derived.shape, changed)
+            derived = await commit_changed(self._lake, self._tables, derived, done, derived.view.frontier)
+        self._looked[derived.row.table_id] = paths
+        return derived
+
     async def _make(self, view: View, step: Stretch, shape: DerivedShape) -> Made:
-        tables = await self._rows.read(view, step, self._maker.columns(shape, view.shape))
+        having = "_value" if shape.recipe.kind == "dlq" else None
+        tables = await self._rows.read(view, step, self._maker.columns(shape, view.shape), having)
         return await self._maker.make(tables, shape, view.shape)
 
     async def _put_away(
@@ -251,6 +302,13 @@ def _state(view: View, derived: DerivedView) -> tuple[str, str]:
 
 def _is_ahead(frontier: Sequence[int], stream: Sequence[int]) -> bool:
     return len(frontier) > len(stream) or any(own > theirs for own, theirs in zip(frontier, stream, strict=False))
+
+
+def _farther(frontier: tuple[int, ...], known: _Unkept | None) -> tuple[int, ...]:
+    """Between what is written down and what is known nothing is for the table."""
+    if known is None:
+        return frontier
+    return tuple(max(pair) for pair in zip_longest(frontier, known.frontier, fillvalue=0))
 
 
 def _lag(frontier: Sequence[int], stream: Sequence[int]) -> int:

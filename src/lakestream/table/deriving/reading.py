@@ -1,6 +1,6 @@
 """Rows of a stream's table between two frontiers, in steps of a bounded size, whatever way its files lie."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from lakestream.model import DataFile
 from lakestream.objects.store import ObjectStore
 from lakestream.table.parquet.arrow import canonical, places_from_arrow
 from lakestream.table.parquet.files import ParquetFiles
@@ -59,15 +60,32 @@ class StreamRows:
             groups |= {group.name: group for group in found}
         return Stretch(begun, tuple(ends), tuple(groups.values()))
 
-    async def read(self, view: View, step: Stretch, columns: Sequence[str]) -> list[pa.Table]:
-        """Those of the columns of the step's rows that are there, in the shape's types."""
+    async def read(
+        self, view: View, step: Stretch, columns: Sequence[str], having: str | None = None
+    ) -> list[pa.Table]:
+        """Those of the columns of the step's rows that are there, in the shape's types; of row groups alone that have
+        something in the column `having`."""
         deleted = await load_deletes(view.deletes, self._files, self._cache)
         tables = []
         for group in step.groups:
+            if having in group.row_group.empty_columns:
+                continue
             take = partial(_between, columns=columns, group=group, deleted=deleted, step=step, shape=view.shape)
             wanted = [name for name in columns if name not in group.row_group.empty_columns]
             tables.append(await self._files.read(group.row_group, group.footer, wanted, take))
         return tables
+
+    async def found(
+        self, view: View, files: Sequence[DataFile], columns: Sequence[str], take: Callable[[pa.Table], pa.Table]
+    ) -> list[pa.Table]:
+        """What `take`, which runs in a thread, makes of those columns of the rows that are there, file by file."""
+        deleted = await load_deletes(view.deletes, self._files, self._cache)
+        found = []
+        for file in files:
+            for group in await self._rows.groups(file):
+                there = partial(_there, columns=columns, group=group, deleted=deleted, shape=view.shape, take=take)
+                found.append(await self._files.read(group.row_group, group.footer, columns, there))
+        return found
 
     async def _reach(
         self, index: FileIndex, partition: int, start: int, frontier: int, rows: int, size_bytes: int
@@ -96,6 +114,19 @@ class StreamRows:
 def _overlaps(group: DecodedGroup, partition: int, start: int, end: int) -> bool:
     bounds = group.bounds(partition)
     return bounds is not None and bounds[0] < end and bounds[1] >= start
+
+
+def _there(
+    table: pa.Table,
+    columns: Sequence[str],
+    group: DecodedGroup,
+    deleted: Deleted,
+    shape: TableShape,
+    take: Callable[[pa.Table], pa.Table],
+) -> pa.Table:
+    rows = canonical(table, columns, shape)
+    kept = deleted.kept(group.row_group.path, group.row_group.first_row, group.row_group.row_count)
+    return take(rows if kept is None else rows.filter(pa.array(kept)))
 
 
 def _between(
