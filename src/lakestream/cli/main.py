@@ -23,7 +23,7 @@ COMMANDS = {
     "consume": "Read records from a topic.",
     "group": "List, describe, rewind and delete consumer groups.",
     "table": "Look at a topic's Iceberg table: query it with SQL, also as it was; tag it, roll it back.",
-    "dlq": "Try records of typed topics that did not fit their schema again.",
+    "dlq": "Show records of typed topics that do not fit their schema; try them again.",
     "bucket": "Show whose a bucket is; make one that was moved or copied usable at its new address.",
     "recover": "Rebuild a lost metadata store from the bucket.",
     "cost": "Estimate the bill of a workload, beside that of Apache Kafka.",

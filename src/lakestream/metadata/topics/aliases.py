@@ -10,8 +10,11 @@ from lakestream.errors import InvalidSetting
 from lakestream.metadata.topics.option_list import (
     BY_ID,
     COMMIT_INTERVAL,
+    ERRORS,
     NO_VALIDATION,
     SCHEMA_VALIDATION,
+    TRANSFORM,
+    UPSERT,
     VALUE_FORMAT,
     VALUE_SUBJECT,
     switch,
@@ -75,6 +78,40 @@ def _naming(text: str) -> dict[str, str]:
     return {}
 
 
+def _automq_transform(text: str) -> dict[str, str]:
+    """Fields of the value are columns here as they are, which AutoMQ calls flat."""
+    known = {"none": "none", "flatten": "none", "flatten_debezium": "debezium"}
+    if text.strip() not in known:
+        raise ValueError(f"it takes one of {', '.join(known)}")
+    return {TRANSFORM: known[text.strip()]}
+
+
+def _automq_keys(text: str) -> dict[str, str]:
+    """Names in brackets, or without."""
+    return {UPSERT: text.strip().removeprefix("[").removesuffix("]")}
+
+
+def _automq_upsert(text: str) -> dict[str, str]:
+    """Which columns name a row, another setting says."""
+    word = text.strip().lower()
+    if word not in ("true", "false"):
+        raise ValueError("it takes true, with automq.table.topic.id.columns, or false")
+    return {} if word == "true" else {UPSERT: ""}
+
+
+def _automq_errors(text: str) -> dict[str, str]:
+    if text.strip() not in ("invalid_data", "all"):
+        raise ValueError("no record stops a table here: it takes invalid_data or all, which are the same")
+    return {ERRORS: "dlq"}
+
+
+def _redpanda_errors(text: str) -> dict[str, str]:
+    known = {"drop": "none", "dlq_table": "dlq"}
+    if text.strip() not in known:
+        raise ValueError(f"it takes one of {', '.join(known)}")
+    return {ERRORS: known[text.strip()]}
+
+
 def _renamed(name: str) -> Callable[[str], dict[str, str]]:
     return lambda text: {name: text}
 
@@ -95,6 +132,11 @@ ALIASES: Final[Mapping[str, Callable[[str], dict[str, str]]]] = {
     "redpanda.key.schema.id.validation": _key_validation,
     "redpanda.value.subject.name.strategy": _naming,
     "redpanda.key.subject.name.strategy": _naming,
+    f"{_AUTOMQ}transform.value.type": _automq_transform,
+    f"{_AUTOMQ}id.columns": _automq_keys,
+    f"{_AUTOMQ}upsert.enable": _automq_upsert,
+    f"{_AUTOMQ}errors.tolerance": _automq_errors,
+    "redpanda.iceberg.invalid.record.action": _redpanda_errors,
 }
 """Each with what its value means in our settings. Raises ValueError for what cannot be."""
 

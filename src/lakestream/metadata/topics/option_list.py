@@ -25,6 +25,9 @@ NAMING_FORMATS: Final = frozenset({"raw", "schema_id"})
 """Of values that may begin with the id of their schema."""
 DISK: Final = "disk"
 COMMIT_INTERVAL: Final = "lakestream.table.commit.interval.ms"
+ERRORS: Final = "lakestream.errors"
+UPSERT: Final = "lakestream.table.upsert"
+TRANSFORM: Final = "lakestream.value.transform"
 VALUE_FORMAT: Final = "lakestream.value.format"
 VALUE_SUBJECT: Final = "lakestream.value.subject"
 STREAM: Final = "lakestream.stream"
@@ -78,7 +81,7 @@ OPTIONS: Final = (
         "What values must be to be taken: anything; framed with an id of the subject (id); and decodable by it (full).",
     ),
     Option(
-        "lakestream.errors",
+        ERRORS,
         "dlq",
         "string",
         "Records that do not fit their schema: dlq, also in a table of dead letters; none, in the stream's table only.",
@@ -116,13 +119,13 @@ OPTIONS: Final = (
         "What an engine's change of key, value or headers is: refused, or with `record` the record from then on.",
     ),
     Option(
-        "lakestream.table.upsert",
+        UPSERT,
         "",
         "list",
         "Key columns of a second table, <table>__latest, with the newest row of each key; _key: the record's key.",
     ),
     Option(
-        "lakestream.value.transform",
+        TRANSFORM,
         "none",
         "string",
         "What values are: none; debezium, change events, of which <table>__latest has the rows.",

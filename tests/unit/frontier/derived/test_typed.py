@@ -45,7 +45,7 @@ def order(customer: str, number: int, total: float | None = None, version: int |
 
 
 async def typed(world: DerivedWorld, schema: object, partitions: int = 1, **configs: str) -> Topic:
-    topic = await world.topic(partitions=partitions, **configs)
+    topic = await world.topic(partitions=partitions, lakestream__value__format="schema_id", **configs)
     await world.house.catalog.create(topic.topic_id, topic.name, partitions, shape=shape_of(schema))
     return topic
 
@@ -160,7 +160,7 @@ async def test_change_events_in_a_raw_topic_are_told_to_be_none(tmp_path: Path) 
 
 async def test_dead_letters_have_a_table_when_there_is_one(tmp_path: Path) -> None:
     async with derived_world(tmp_path) as world:
-        topic = await world.topic()
+        topic = await world.topic(lakestream__value__format="schema_id")
         await world.house.catalog.create(topic.topic_id, topic.name, 2, shape=ITEMS)
         await world.put(topic, 0, (b"a", b"1:tea"), (b"a", None))
         await world.settle()
@@ -184,7 +184,7 @@ async def test_dead_letters_have_a_table_when_there_is_one(tmp_path: Path) -> No
 
 async def test_a_letter_goes_when_its_record_has_columns(tmp_path: Path) -> None:
     async with derived_world(tmp_path) as world:
-        topic = await world.topic(partitions=1)
+        topic = await world.topic(partitions=1, lakestream__value__format="schema_id")
         await world.house.catalog.create(topic.topic_id, topic.name, 1, shape=ITEMS)
         await world.put(topic, 0, (b"a", b"1:tea"), (b"b", b"rubbish"), (b"c", b"litter"))
         await world.settle()
