@@ -7,8 +7,11 @@ from uuid import UUID
 from lakestream.table.schema import DATA_FOLDER
 
 _NAME: Final = re.compile(
-    r"([ld])(\d{10})-(\d{5})-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.[0-9a-f]{8})?\.parquet", re.ASCII
+    r"([ld])(\d{10})-(\d{5})-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    r"(?:\.[0-9a-f]{8})?(?:-moved[0-9a-f]{8})*\.parquet",
+    re.ASCII,
 )
+"""One of deleted places is written anew when its bucket moves."""
 
 
 class DerivedName(NamedTuple):

@@ -1,17 +1,28 @@
 """What becomes of derived tables: made, renamed, put away, left alone by engines, tidied."""
 
+import shutil
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyiceberg.table.update import SetPropertiesUpdate
 from support.worlds.derived import DerivedWorld, derived_world
 from support.worlds.memory import Crash, Fuse
 
+from lakestream import objects
+from lakestream.bucket.rehoming import Addresses, Rehoming
+from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.errors import InvalidSetting, StorageError, TableRefused
+from lakestream.frontier.derived.applying import commit_changed
 from lakestream.frontier.derived.collecting import DerivedOrphans
+from lakestream.metadata.names.pointers import Pointer, Pointers
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.list import Topic
+from lakestream.table.deriving.changes import RowChanges
 from lakestream.table.deriving.naming import parse_derived
+from lakestream.table.deriving.state import StateFiles
+from lakestream.table.parquet.arrow import arrow_schema
 
 LATEST = TableName(("default",), "orders__latest")
 
@@ -164,3 +175,58 @@ async def test_a_worn_file_is_written_anew_and_a_bucket_has_one_file_of_deletes(
         for number in range(1, 13):
             want |= {b"k%04d" % key: b"%d" % number for key in range(number, 3200, 97)}
         assert await world.latest() == want
+
+
+async def test_a_table_that_is_ahead_of_its_stream_is_made_anew(tmp_path: Path) -> None:
+    async with derived_world(tmp_path) as world:
+        topic = await filled(world)
+        found = await world.view()
+        assert found is not None
+        await world.tables.commit(found, add=(), remove=frozenset(), frontier=(99, 0))
+        [(_, error)] = (await world.deriver().run()).failures
+        assert "is ahead of its stream's table" in str(error)
+        await world.put(topic, 0, (b"c", b"1"))
+        await world.settle()
+        assert await world.latest() == {b"a": b"1", b"b": b"1", b"c": b"1"}
+
+
+async def test_a_moved_bucket_has_its_derived_tables(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    async with derived_world(old) as world:
+        topic = await world.topic(partitions=1, lakestream__table__upsert="_key")
+        await world.put(topic, 0, *((b"k%03d" % key, b"0") for key in range(800)))
+        await world.settle()
+        await world.put(topic, 0, *((b"k%03d" % key, b"1") for key in range(0, 800, 40)))
+        await world.settle()
+        before = await world.view()
+        assert before is not None
+        assert before.view.deletes
+        shutil.copytree(old, new)
+        addresses = Addresses(f"file://{old}/bucket", f"file://{new}/bucket")
+        bucket = objects.open(f"file://{new}/bucket")
+        store = world.house.cluster.store
+        pointers = Pointers(store)
+        async for table_id, row in pointers.every():
+            location = await Rehoming(bucket, addresses).table(row.pointer.metadata_location)
+            await pointers.swing(table_id, row.version, Pointer(location, row.pointer.bound))
+        shutil.rmtree(old)
+        catalog = PyIcebergTables(store, bucket.url, world.house.cluster.runtime)
+        world.house.catalog, world.house.cluster.objects = catalog, bucket
+        assert len(await world.latest()) == 800
+        changed = [changed async for changed in _rewritten(world, topic)]
+        assert changed == [800, 799]
+        await catalog.close()
+
+
+async def _rewritten(world: DerivedWorld, topic: Topic) -> AsyncIterator[int]:
+    """Rows, when the stream's rows below were seen again by a new recipe, and when it was changed at its new place."""
+    yield len(await world.latest())
+    found = await world.view()
+    assert found is not None
+    schema = arrow_schema(found.shape.columns)
+    gone = pa.table({"_key": pa.array([b"k001"], pa.binary())}, schema=pa.schema([schema.field("_key")]))
+    changes = RowChanges(schema.empty_table(), gone, pa.array([], pa.binary()))
+    lake = world.lake()
+    changed = await StateFiles(lake.objects, max_bytes=1 << 20).apply(found.view, found.shape, changes)
+    await commit_changed(lake, world.tables, found, changed, found.view.frontier)
+    yield len(await world.latest())
