@@ -73,7 +73,7 @@ class Deriving:
         for each in done.done:
             if each.commits:
                 _log.info("topic %s: %d records are in %s", each.topic, each.records, each.kind)
-        return done.more and any(each.commits for each in done.done)
+        return done.more and any(each.records or each.commits for each in done.done)
 
     async def _refuse(self) -> Derived:
         for topic in await self._topics.list():

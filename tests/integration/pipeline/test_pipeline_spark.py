@@ -12,10 +12,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+from confluent_kafka import Producer as KafkaProducer
 from support.servers.spark import spark_cluster
 from support.worlds.directory import directory_world
+from support.worlds.files import file_world
 from support.worlds.memory import MemoryWorld, Producer
 
+from lakestream.cli.tables.query import connect
 from lakestream.model import StreamPartition
 
 pytestmark = pytest.mark.spark
@@ -164,6 +167,22 @@ async def _is_drained(data: Data) -> bool:
 
     await data.use(look)
     return seen[0]
+
+
+def test_what_is_derived_is_brought_on_too(tmp_path: Path) -> None:
+    data = Data(tmp_path / "data")
+    with file_world(data.folder) as world:
+        world.create("prices", lakestream_table_upsert="_key")
+        producer = KafkaProducer({"bootstrap.servers": world.bootstrap})
+        for number in range(300):
+            value = None if number % 7 == 0 else b"%d" % number
+            producer.produce("prices", value, b"k%d" % (number % 20))
+        assert producer.flush(20) == 0
+    assert run_once(data)["records"] == 300
+    with file_world(data.folder) as world, connect(world.catalog) as connection:
+        rows = dict(connection.execute("SELECT _key, _value FROM prices__latest").fetchall())
+    newest = {b"k%d" % (number % 20): number for number in range(300)}
+    assert rows == {key: b"%d" % number for key, number in newest.items() if number % 7}
 
 
 async def test_on_a_cluster(tmp_path: Path) -> None:

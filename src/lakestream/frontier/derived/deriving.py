@@ -89,8 +89,8 @@ class Deriver:
         self._letters = LetterReader(self._rows)
         self._moved: dict[UUID, None] = {}
         """Tables with something new."""
-        self._seen: dict[UUID, tuple[str, str]] = {}
-        """By derived table, its metadata and its stream's when nothing was left to do."""
+        self._seen: dict[UUID, tuple[str, str, str]] = {}
+        """By derived table, its stream's name, the metadata of both, when nothing was left to do."""
         self._unkept: dict[UUID, _Unkept] = {}
         self._looked: dict[UUID, frozenset[str]] = {}
         """By table of dead letters, the files of the stream's table that were looked through for answered ones."""
@@ -296,8 +296,8 @@ def _shape(topic: Topic, recipe: Recipe, view: View) -> DerivedShape:
         raise StorageError(f"topic {topic.name} cannot have a table of latest rows: {error}") from error
 
 
-def _state(view: View, derived: DerivedView) -> tuple[str, str]:
-    return view.metadata_location, derived.view.metadata_location
+def _state(view: View, derived: DerivedView) -> tuple[str, str, str]:
+    return view.table, view.metadata_location, derived.view.metadata_location
 
 
 def _is_ahead(frontier: Sequence[int], stream: Sequence[int]) -> bool:
