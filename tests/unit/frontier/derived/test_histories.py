@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Awaitable, Callable
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -116,3 +117,33 @@ async def test_latest_is_the_fold_of_the_log(seed: int, steps: list[int]) -> Non
                 await _steps()[number](history)
             await world.settle()
             assert await world.latest() == history.fold
+
+
+class _Writes(Fuse):
+    """Counts only what a crash can be seen by: the steps around writes of files, and around what the catalog does."""
+
+    async def step(self, name: str) -> None:
+        if name.split(" ")[1].startswith(("derived.", "objects.put")):
+            await super().step(name)
+
+
+async def test_a_crash_at_any_step_changes_nothing(tmp_path: Path) -> None:
+    async with derived_world(tmp_path) as world:
+        topic = await world.topic(partitions=1, lakestream__table__upsert="_key")
+        await world.put(topic, 0, (b"a", b"0"), (b"b", b"0"), (b"c", b"0"))
+        await world.settle()
+        crashes = 0
+        for at in count(1):
+            await world.put(topic, 0, (b"a", b"%d" % at), (b"b", b"%d" % at if at % 2 else None))
+            await world.house.tick()
+            fuse = _Writes(at)
+            try:
+                await world.deriver(fuse).run()
+            except Crash:
+                crashes += 1
+            await world.settle()
+            want = {b"a": b"%d" % at, b"c": b"0"} | ({b"b": b"%d" % at} if at % 2 else {})
+            assert await world.latest() == want, fuse.trail[-1]
+            if not fuse.blown:
+                break
+        assert crashes >= 8
