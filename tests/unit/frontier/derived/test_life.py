@@ -7,13 +7,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyiceberg.table.update import SetPropertiesUpdate
+from support.fakes.authorizers import OnlyTopics
 from support.worlds.derived import DerivedWorld, derived_world
 from support.worlds.memory import Crash, Fuse
 
 from lakestream import objects
+from lakestream.access import ANONYMOUS, Operation
 from lakestream.bucket.rehoming import Addresses, Rehoming
 from lakestream.catalog.embedded.tables import PyIcebergTables
-from lakestream.errors import InvalidSetting, StorageError, TableRefused
+from lakestream.catalog.engines.rights import TableRights
+from lakestream.errors import InvalidSetting, NotAuthorized, StorageError, TableRefused
 from lakestream.frontier.derived.applying import commit_changed
 from lakestream.frontier.derived.collecting import DerivedOrphans
 from lakestream.metadata.names.pointers import Pointer, Pointers
@@ -230,3 +233,14 @@ async def _rewritten(world: DerivedWorld, topic: Topic) -> AsyncIterator[int]:
     changed = await StateFiles(lake.objects, max_bytes=1 << 20).apply(found.view, found.shape, changes)
     await commit_changed(lake, world.tables, found, changed, found.view.frontier)
     yield len(await world.latest())
+
+
+async def test_a_derived_table_has_the_rights_of_its_topic(tmp_path: Path) -> None:
+    async with derived_world(tmp_path) as world:
+        await filled(world)
+        pointers, topics = Pointers(world.house.cluster.store), world.topics()
+        await TableRights(pointers, topics, OnlyTopics("orders")).check(ANONYMOUS, Operation.READ, LATEST)
+        with pytest.raises(NotAuthorized):
+            await TableRights(pointers, topics, OnlyTopics("default.orders__latest")).check(
+                ANONYMOUS, Operation.READ, LATEST
+            )
