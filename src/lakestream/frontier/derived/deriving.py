@@ -8,7 +8,9 @@ State kept here is advice only.
 """
 
 import logging
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
@@ -94,6 +96,7 @@ class Deriver:
         self._unkept: dict[UUID, _Unkept] = {}
         self._looked: dict[UUID, frozenset[str]] = {}
         """By table of dead letters, the files of the stream's table that were looked through for answered ones."""
+        self._after: UUID | None = None
         self._asked = False
 
     def moved(self, topic_ids: Iterable[UUID]) -> None:
@@ -108,13 +111,13 @@ class Deriver:
         living = {topic.topic_id: topic for topic in listed}
         failures: list[tuple[str, LakestreamError]] = []
         put_away = await self._put_away(rows, living, failures)
-        known = {row.topic_id for row in rows}
+        turn = self._turn({row.topic_id for row in rows})
         moved, self._moved = self._moved, {}
         done: list[Derivation] = []
         more = False
         for topic in listed:
             # The first pass looks at all: what moved before is not known.
-            if not (topic.options.upsert or topic.topic_id in known or topic.topic_id in moved or not self._asked):
+            if not (topic.options.upsert or topic.topic_id in turn or topic.topic_id in moved or not self._asked):
                 continue
             try:
                 with isolated(topic.name):
@@ -126,9 +129,20 @@ class Deriver:
                 self._moved[topic.topic_id] = None
                 continue
             done += found
-            more = more or any(each.lag for each in found)
+            if any(each.lag for each in found):
+                self._moved[topic.topic_id] = None
+                more = True
         self._asked = True
         return Derived(tuple(done), tuple(put_away), tuple(failures), more)
+
+    def _turn(self, known: AbstractSet[UUID]) -> frozenset[UUID]:
+        """Some of the topics at a time, all of them in turn: others may have moved what is in their tables."""
+        ordered = sorted(known)
+        most = self._lake.settings.max_maintain_tables
+        start = 0 if self._after is None else bisect_right(ordered, self._after)
+        turn = [*ordered[start : start + most], *ordered[: max(0, min(start, start + most - len(ordered)))]]
+        self._after = turn[-1] if turn else None
+        return frozenset(turn)
 
     async def derive(self, topic: Topic, rows: Sequence[DerivedRow] | None = None) -> list[Derivation]:
         """Brings on what is derived from a topic, by a bounded number of steps. `rows`: those that there are."""
