@@ -17,6 +17,8 @@ from lakestream.table.shape import KIND_RAW, KIND_TYPED, KIND_TYPED_AND_RAW
 LARGE_BYTES = 20 * 1024 * 1024
 JSON = {"type": "object", "properties": {"id": {"type": "integer"}, "n": {"type": "number"}, "deep": {}}}
 
+PROTOBUF = 'syntax = "proto3";\nmessage Order {\n  int64 id = 1;\n  string item = 2;\n}\n'
+
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
@@ -175,3 +177,14 @@ def test_types_that_refer_to_themselves_are_text(node: Node) -> None:
         assert found == [KIND_TYPED_AND_RAW, KIND_RAW, KIND_TYPED_AND_RAW]
         assert topic.column("id") == [49, None, 49]
         assert refused(topic, [good, framed(schema_id, b"\2\2" * 5_000)]) == [1]
+
+
+def test_protobuf_with_fields_that_its_schema_does_not_have(node: Node) -> None:
+    with typed_topic(node, "protobuf") as topic:
+        schema_id = registered(topic, PROTOBUF, "PROTOBUF")
+        known = b"\x08\x07\x12\x01a"
+        good, more = framed(schema_id, b"\0" + known), framed(schema_id, b"\0" + known + b"\x1a\x02xy")
+        cut = good[:-1]
+        assert kinds(topic, [good, more, cut, good]) == [KIND_TYPED, KIND_TYPED_AND_RAW, KIND_RAW, KIND_TYPED]
+        assert topic.column("item") == ["a", "a", None, "a"]
+        assert refused(topic, [good, more, cut]) == [2]
