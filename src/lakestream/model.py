@@ -34,6 +34,8 @@ class DataFile:
     spec_id: int = 0
     trouble: str = ""
     timestamp_min_ms: int | None = field(default=None, compare=False)
+    place: tuple[object, ...] = field(default=(), compare=False)
+    """In a spec of the owner's: the values of its fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,8 @@ NO_METRICS: Final = FileMetrics()
 class WrittenFile:
     """A Parquet file that a worker wrote and no table names yet. Bounds are inclusive.
 
-    `spec_id` 0: unpartitioned, may hold many stream partitions. 1: one stream partition, one offset window.
+    `spec_id` 0: unpartitioned, may hold many stream partitions. 1: one stream partition, one offset window. Any other
+    is the owner's: the same, and of one `place`, which has the values of the spec's fields.
     """
 
     path: str
@@ -124,3 +127,4 @@ class WrittenFile:
     offset_max: int
     timestamp_max_ms: int | None
     metrics: FileMetrics = NO_METRICS
+    place: tuple[object, ...] = ()

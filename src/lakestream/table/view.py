@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from lakestream.model import DataFile, PositionDeletes, StatisticsFile
+from lakestream.table.layout import Layout
 from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
 from lakestream.table.shape import RAW, TableShape
 
@@ -38,5 +39,7 @@ class View:
     """Of the snapshot, or of the nearest before it that has some."""
     last_column_id: int = 0
     """No column that the table has or had is beyond it."""
+    layout: Layout | None = None
+    """How the owner wants files to lie; None: as streams have them."""
     own_names: frozenset[str] = frozenset()
     """Columns that the table's owner has added, and that are no part of its shape."""

@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import duckdb
 import httpx
+import msgspec
 import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -15,11 +17,12 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import BadRequestError, ForbiddenError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import DayTransform
+from pyiceberg.transforms import DayTransform, TruncateTransform
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 from support.schemas.typed import TypedTopic, closing
 from support.worlds.source import Node, source_node
 
+from lakestream.frontier.upkeep.maintenance import Maintenance
 from lakestream.table.shape import KIND_TYPED
 
 COLUMNS = Schema(
@@ -170,3 +173,51 @@ def test_a_namespace_that_says_it(node: Node, rest: RestCatalog, duck: duckdb.Du
     duck.execute("CREATE TABLE lake.live.events (id BIGINT)")
     assert settings_of(node, "live.events")[0] == 2
     assert duck.execute("SELECT count(*) FROM lake.live.events").fetchall() == [(0,)]
+
+
+def maintained(node: Node, topic: str, **settings: int) -> None:
+    """Until nothing is left to merge."""
+    chosen = msgspec.structs.replace(node.lake.settings, min_merge_files=2, own_file_bytes=1, **settings)
+    keeper = Maintenance(replace(node.lake, settings=chosen), node.topics, name="t", respect_leases=False)
+    for _ in range(5):
+        node.run(keeper.maintain(node.run(node.topics.by_names([topic]))[topic]))
+
+
+@pytest.mark.parametrize("rewrite_bytes", [1 << 27, 1 << 10], ids=["merged", "streamed"])
+def test_files_come_into_the_owners_partitions(
+    node: Node, rest: RestCatalog, duck: duckdb.DuckDBPyConnection, rewrite_bytes: int
+) -> None:
+    name = f"placed{rewrite_bytes}"
+    spec = PartitionSpec(
+        PartitionField(3, 1000, DayTransform(), "ts_day"), PartitionField(2, 1001, TruncateTransform(6), "item_start")
+    )
+    rest.create_table(f"default.{name}", COLUMNS, partition_spec=spec, properties={"lakestream.stream": "true"})
+    with SchemaRegistryClient({"url": node.registry}) as registry:
+        topic = TypedTopic(node, name, registry)
+        serialize = topic.avro(latest(node, name))
+        for first in range(0, 120, 40):
+            topic.produce([serialize(order(number)) for number in range(first, first + 40)])
+            topic.move()
+    assert {file.spec_id for file in topic.view().files} <= {0, 1}
+    small = 1 << 20 if rewrite_bytes > 1 << 20 else 1
+    maintained(node, name, small_file_bytes=small, max_rewrite_bytes=rewrite_bytes)
+    view = topic.view()
+    assert {file.spec_id for file in view.files} == {2}
+    places = {(day, f"item {n}") for day in (20_000, 20_001) for n in range(3)}
+    assert {file.place[:2] for file in view.files} == places
+    topic.check_fetched()
+    table = rest.load_table(f"default.{name}")
+    day = "ts >= '2024-10-05T00:00:00+00:00' and item = 'item 1'"
+    files = [task.file.file_path for task in table.scan(row_filter=day).plan_files()]
+    assert 0 < len(files) < len(view.files)
+    assert table.scan(row_filter=day).to_arrow().num_rows == 20
+    counted = duck.execute(f"SELECT count(*), count(DISTINCT id) FROM lake.default.{name} WHERE item = 'item 1'")
+    assert counted.fetchall() == [(40, 40)]
+    topic.produce([serialize(order(number)) for number in range(120, 130)])
+    topic.move()
+    with table.update_spec() as change:
+        change.remove_field("item_start")
+    maintained(node, name, small_file_bytes=1 << 20)
+    assert sorted(topic.column("id")) == list(range(130))
+    topic.check_fetched()
+    assert {file.spec_id for file in topic.view().files} >= {3}

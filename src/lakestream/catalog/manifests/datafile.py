@@ -27,7 +27,7 @@ def to_iceberg(metadata: TableMetadata, file: WrittenFile) -> DataFile:
         file.metrics,
         record_count=file.record_count,
         size_bytes=file.size_bytes,
-        partition=_partition(file),
+        partition=_partition(metadata, file),
         spec_id=file.spec_id,
     )
 
@@ -107,9 +107,12 @@ def _statistics_plan(schema_json: str, metrics: tuple[tuple[str, str], ...]) -> 
     return compute_statistics_plan(Schema.model_validate_json(schema_json), dict(metrics))
 
 
-def _partition(file: WrittenFile) -> Record:
+def _partition(metadata: TableMetadata, file: WrittenFile) -> Record:
     if file.spec_id == UNPARTITIONED.spec_id:
         return Record()
+    spec = metadata.specs().get(file.spec_id)
+    if file.place and spec is not None and len(file.place) == len(spec.fields):
+        return Record(*file.place)
     if file.spec_id != STREAM_SPEC_ID:
         raise ValueError(f"{file.path}: partition spec {file.spec_id} is not one that a stream's table is written in")
     window = file.offset_min // OFFSET_WINDOW

@@ -31,6 +31,7 @@ from lakestream.catalog.threads import Cache
 from lakestream.errors import CorruptObject, ObjectMissing, Unavailable
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.table.reading.files import FilePart
+from lakestream.table.schema import STREAM_SPEC_ID
 from lakestream.table.shape import RAW, TableShape
 
 _PLACE: Final = ("_stream_partition", "_offset")
@@ -262,7 +263,12 @@ def to_data_file(file: IcebergFile, shape: TableShape) -> DataFile:
         spec_id=file.spec_id,
         trouble=_data_trouble(file, shape),
         timestamp_min_ms=None if timestamp_min_us is None else timestamp_min_us // 1000,
+        place=_place(file) if file.spec_id > STREAM_SPEC_ID else (),
     )
+
+
+def _place(file: IcebergFile) -> tuple[object, ...]:
+    return tuple(file.partition[position] for position in range(len(file.partition)))
 
 
 def _bound(kind: struct.Struct, bounds: dict[int, bytes], field_id: int) -> int | None:

@@ -69,7 +69,9 @@ def plan_fold(view: View, by_file: ByFile, options: TopicOptions, seen: Sequence
     this one have come; what is beyond stays as it is. None: there are none."""
     folded = tuple(file for file in view.files if folded_ms(file) is not None)
     dirty = sorted((file for file in view.files if folded_ms(file) is None), key=lambda file: _low(by_file[file.path]))
-    mine = [file for file in dirty if is_ours(file) and (seen is None or _is_below(by_file[file.path], seen))]
+    mine = [
+        file for file in dirty if is_ours(file, view.layout) and (seen is None or _is_below(by_file[file.path], seen))
+    ]
     own = {file.path for file in mine}
     dirty_rows = sum(file.record_count for file in mine)
     if not dirty_rows or dirty_rows < options.dirty_ratio * (dirty_rows + sum(file.record_count for file in folded)):
@@ -125,6 +127,7 @@ async def fold(lake: Lake, rewriter: Rewriter, view: View, planned: Fold, option
                 own_file_bytes=lake.settings.own_file_bytes,
                 compression=view.compression,
                 keep=keep,
+                layout=view.layout,
             )
         except Unmergeable:
             if len(run) == 1:

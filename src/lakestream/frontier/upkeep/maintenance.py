@@ -17,7 +17,7 @@ from lakestream.frontier.derived.waiting import seen
 from lakestream.frontier.isolation import isolated
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.upkeep.compaction import fold, folded_ms, plan_fold
-from lakestream.frontier.upkeep.merging import Run, plan_merges
+from lakestream.frontier.upkeep.merging import Run, is_elsewhere, plan_merges
 from lakestream.frontier.upkeep.retention import MAX_LEARNT_FILES, Retirement, is_wanted, plan_retirement, retire
 from lakestream.frontier.upkeep.rewrite import is_inside, put_in_place
 from lakestream.frontier.upkeep.statistics import count_keys, plan_count
@@ -184,7 +184,7 @@ class Maintenance:
             return []
         steps: list[Step] = []
         files = [file for file in view.files if folded_ms(file) is None] if topic.options.compacts else view.files
-        runs = plan_merges(files, self._lake.settings)
+        runs = plan_merges(files, self._lake.settings, view.layout)
         if not runs:
             self._tidy[topic.topic_id] = view.metadata_location
         for run in runs:
@@ -203,7 +203,7 @@ class Maintenance:
 
     async def _merge_run(self, topic: Topic, view: View, run: Run) -> tuple[View, Step] | None:
         """Half of the run, and so on, if it is too much at once."""
-        while len(run) > 1:
+        while len(run) > 1 or any(is_elsewhere(file, view.layout) for file in run):
             try:
                 rewritten = await self._rewriter.rewrite(
                     run,
@@ -211,6 +211,7 @@ class Maintenance:
                     shape=view.shape,
                     own_file_bytes=self._lake.settings.own_file_bytes,
                     compression=view.compression,
+                    layout=view.layout,
                 )
             except Unmergeable:
                 self._refuse(run)

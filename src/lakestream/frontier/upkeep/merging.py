@@ -10,6 +10,7 @@ from typing import Final
 
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.model import DataFile
+from lakestream.table.layout import Layout
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC_ID, UNPARTITIONED
 
 MAX_FILES: Final = 256
@@ -17,24 +18,27 @@ MAX_FILES: Final = 256
 _OUR_SPECS: Final = (UNPARTITIONED.spec_id, STREAM_SPEC_ID)
 
 Run = tuple[DataFile, ...]
+_Place = tuple[int, int, tuple[object, ...]]
 
 
-def plan_merges(files: Sequence[DataFile], settings: PipelineSettings) -> list[Run]:
-    """Runs of files, each to become one or few, those that save most first."""
-    places: dict[tuple[int, int] | None, list[DataFile]] = {}
+def plan_merges(files: Sequence[DataFile], settings: PipelineSettings, layout: Layout | None = None) -> list[Run]:
+    """Runs of files, each to become one or few, those that save most first. With an owner's layout also large files
+    that lie otherwise, each alone: a merge brings its rows there."""
+    places: dict[_Place | None, list[DataFile]] = {}
     for file in files:
         places.setdefault(_place(file), []).append(file)
     found: list[Run] = []
     for place, group in places.items():
         order = sorted(group, key=_age if place is None else _position)
-        for run in _small_runs(order, settings):
+        for run in _small_runs(order, settings, layout):
             found += _cut(run, settings)
+        found += [(file,) for file in order if _is_large(file, settings) and is_elsewhere(file, layout)]
     return sorted(found, key=lambda run: (-len(run), run[0].path))
 
 
 def pack(files: Sequence[DataFile], settings: PipelineSettings) -> list[Run]:
     """All of the files in runs of neighbours, each as large as one rewrite takes."""
-    places: dict[tuple[int, int] | None, list[DataFile]] = {}
+    places: dict[_Place | None, list[DataFile]] = {}
     for file in files:
         places.setdefault(_place(file), []).append(file)
     found: list[Run] = []
@@ -51,17 +55,27 @@ def pack(files: Sequence[DataFile], settings: PipelineSettings) -> list[Run]:
     return found
 
 
-def is_ours(file: DataFile) -> bool:
+def is_ours(file: DataFile, layout: Layout | None = None) -> bool:
     """Whether it lies as we write files: what an owner has laid out otherwise is left so."""
-    return file.spec_id in _OUR_SPECS
+    return file.spec_id in _OUR_SPECS or (layout is not None and file.spec_id == layout.spec_id)
 
 
-def _place(file: DataFile) -> tuple[int, int] | None:
-    """Partition and offset window; None: of several, or it is not known."""
+def is_elsewhere(file: DataFile, layout: Layout | None) -> bool:
+    """Whether it lies as streams have files, where the owner wants another layout."""
+    return layout is not None and file.spec_id in _OUR_SPECS
+
+
+def _is_large(file: DataFile, settings: PipelineSettings) -> bool:
+    return file.size_bytes >= settings.small_file_bytes
+
+
+def _place(file: DataFile) -> _Place | None:
+    """Partition, offset window and place in the owner's layout; None: of several, or it is not known."""
     low, high = file.offset_min, file.offset_max
     if file.partition_min is None or file.partition_min != file.partition_max or low is None or high is None:
         return None
-    return (file.partition_min, low // OFFSET_WINDOW) if low // OFFSET_WINDOW == high // OFFSET_WINDOW else None
+    window = low // OFFSET_WINDOW
+    return (file.partition_min, window, file.place) if window == high // OFFSET_WINDOW else None
 
 
 def _position(file: DataFile) -> tuple[int, str]:
@@ -72,11 +86,13 @@ def _age(file: DataFile) -> tuple[int, str]:
     return file.timestamp_max_ms or 0, file.path
 
 
-def _small_runs(order: Sequence[DataFile], settings: PipelineSettings) -> Iterator[list[DataFile]]:
+def _small_runs(
+    order: Sequence[DataFile], settings: PipelineSettings, layout: Layout | None
+) -> Iterator[list[DataFile]]:
     """What lies between the files that stay as they are: large ones, and those in a spec of the owner's."""
     run: list[DataFile] = []
     for file in order:
-        if file.size_bytes < settings.small_file_bytes and is_ours(file):
+        if not _is_large(file, settings) and is_ours(file, layout):
             run.append(file)
             continue
         yield run

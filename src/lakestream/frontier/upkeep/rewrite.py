@@ -91,7 +91,7 @@ async def store_outputs(
         key = rewritten_key(bound, stats.partition_min, stats.offset_min, nth_id(attempt_id, number))
         key = sealed_name(key, stats.footer_checksum)
         await lake.objects.put(f"{prefix}/{key}", [file.data])
-        written.append(stats.written(f"{view.location}/{key}", file.spec_id))
+        written.append(stats.written(f"{view.location}/{key}", file.spec_id, file.place))
     return written
 
 

@@ -33,7 +33,7 @@ class WrittenStats:
     """Belongs in the file's name: `sealed_name`."""
     metrics: FileMetrics
 
-    def written(self, path: str, spec_id: int) -> WrittenFile:
+    def written(self, path: str, spec_id: int, place: tuple[object, ...] = ()) -> WrittenFile:
         """The file as it goes into a table's commit."""
         return WrittenFile(
             path=path,
@@ -46,6 +46,7 @@ class WrittenStats:
             offset_max=self.offset_max,
             timestamp_max_ms=self.timestamp_max_ms,
             metrics=self.metrics,
+            place=place,
         )
 
 

@@ -5,7 +5,7 @@ Nothing is decoded into records: rows go from Parquet to Parquet as columns, wit
 
 import asyncio
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.objects.store import Buffer, ObjectStore
+from lakestream.table.layout import Layout
 from lakestream.table.parquet.arrow import arrow_schema, canonical, places_from_arrow
 from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
 from lakestream.table.parquet.files import ParquetFiles
@@ -24,6 +25,7 @@ from lakestream.table.parquet.writer import StreamFileWriter, WrittenStats
 from lakestream.table.reading.cache import SharedCache
 from lakestream.table.reading.deletes import Deleted, load_deletes
 from lakestream.table.reading.rows import DecodedGroup, RowReader, check_unique
+from lakestream.table.rewriting.groups import MAX_GROUPS, groups_of
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC_ID, UNPARTITIONED
 from lakestream.table.shape import RAW, TableShape
 
@@ -42,6 +44,8 @@ class Rewritten:
     data: Buffer
     stats: WrittenStats
     spec_id: int
+    place: tuple[object, ...] = ()
+    """In a spec of the owner's."""
 
 
 class Unmergeable(Exception):
@@ -68,19 +72,21 @@ class Rewriter:
         compression: Compression = DEFAULT_COMPRESSION,
         keep: Keep | None = None,
         change: Change | None = None,
+        layout: Layout | None = None,
     ) -> list[Rewritten]:
         """A partition with at least `own_file_bytes` in the files gets files of its own, one per offset window; the
-        others share one. No file at all if no row is left. Raises `Unmergeable`, `ObjectMissing`, `CorruptObject`."""
+        others share one. With a layout that much in all gets files for each of its places, or rather for the largest;
+        the others share one. No file if no row is left. Raises `Unmergeable`, `ObjectMissing`, `CorruptObject`."""
         groups = [group for file in files for group in await self._groups(file, shape)]
         size_bytes = sum(group.row_group.size_bytes for group in groups)
         deleted = await load_deletes(deletes, self._files, self._cache)
         if size_bytes > self._max_bytes:
             if len(files) > 1:
                 raise Unmergeable(f"{size_bytes} bytes are more than the {self._max_bytes} that are rewritten at once")
-            return await self._stream(files[0], groups, deleted, shape, compression, keep, change)
+            return await self._stream(files[0], groups, deleted, shape, compression, keep, change, layout)
         tables = [await self._read(group, deleted, shape, change) for group in groups]
         stored_bytes = sum(file.size_bytes for file in files)
-        return await asyncio.to_thread(_write, tables, stored_bytes, own_file_bytes, shape, compression, keep)
+        return await asyncio.to_thread(_write, tables, stored_bytes, own_file_bytes, shape, compression, keep, layout)
 
     async def read(
         self, file: DataFile, deleted: Deleted, columns: Sequence[str], take: Callable[[pa.Table], None]
@@ -103,14 +109,21 @@ class Rewriter:
         compression: Compression,
         keep: Keep | None,
         change: Change | None,
+        layout: Layout | None,
     ) -> list[Rewritten]:
-        """One large file, row group by row group, which must be in order; only the new file is held as a whole."""
-        sink = io.BytesIO()
-        writer = StreamFileWriter(sink, shape, compression)
+        """One large file, row group by row group, which must be in order; only what is written is held as a whole. It
+        goes into the layout's places as they are met."""
+        own = (file.spec_id, file.place)
+        under_way: dict[tuple[int, tuple[object, ...]], tuple[io.BytesIO, StreamFileWriter]] = {}
 
         def write(rows: pa.Table) -> None:
             rows = _sorted([rows], shape)
-            writer.write_rows(rows if keep is None or not rows.num_rows else rows.filter(pa.array(keep(rows))))
+            rows = rows if keep is None or not rows.num_rows else rows.filter(pa.array(keep(rows)))
+            for spec_id, place, part in _streamed(rows, layout, shape, own, under_way):
+                if (spec_id, place) not in under_way:
+                    sink = io.BytesIO()
+                    under_way[spec_id, place] = sink, StreamFileWriter(sink, shape, compression)
+                under_way[spec_id, place][1].write_rows(part)
 
         for group in groups:
             rows = await self._read(group, deleted, shape, change)
@@ -118,10 +131,12 @@ class Rewriter:
                 await asyncio.to_thread(write, rows)
             except ValueError as error:
                 raise Unmergeable(f"{file.path} is too large to be sorted: {error}") from error
-        if not writer.record_count:
-            return []
-        stats = await asyncio.to_thread(writer.close)
-        return [Rewritten(sink.getbuffer(), stats, file.spec_id)]
+        done = []
+        for (spec_id, place), (sink, writer) in under_way.items():
+            if writer.record_count:
+                stats = await asyncio.to_thread(writer.close)
+                done.append(Rewritten(sink.getbuffer(), stats, spec_id, place))
+        return done
 
     async def _groups(self, file: DataFile, shape: TableShape) -> list[DecodedGroup]:
         groups = await self._rows.groups(file)
@@ -163,6 +178,7 @@ def _write(
     shape: TableShape,
     compression: Compression,
     keep: Keep | None,
+    layout: Layout | None,
 ) -> list[Rewritten]:
     rows = _sorted(tables, shape)
     all_rows = rows.num_rows
@@ -172,8 +188,12 @@ def _write(
         return []
     row_bytes = max(1, stored_bytes // all_rows)
     chunk_rows = max(1, shape.row_group_bytes // max(1, rows.nbytes // rows.num_rows))
-    own, shared = _layout(rows, max(1, -(-own_file_bytes // row_bytes)))
     write = partial(_file, shape=shape, compression=compression, chunk_rows=chunk_rows)
+    if layout is not None:
+        placed = _placed(rows, layout, shape, splits=stored_bytes >= own_file_bytes)
+        if placed is not None:
+            return [write([part], spec_id, place) for spec_id, place, part in placed]
+    own, shared = _layout(rows, max(1, -(-own_file_bytes // row_bytes)))
     found = [write([rows.slice(start, stop - start)], STREAM_SPEC_ID) for start, stop in own]
     if shared:
         found.append(write([rows.slice(start, stop - start) for start, stop in shared], UNPARTITIONED.spec_id))
@@ -193,6 +213,52 @@ def _sorted(tables: Sequence[pa.Table], shape: TableShape) -> pa.Table:
     return canonical(rows, shape.names, shape)
 
 
+_Part = tuple[int, tuple[object, ...], pa.Table]
+"""Rows in their order, with the spec and the place of the file that they go to."""
+
+
+def _placed(rows: pa.Table, layout: Layout, shape: TableShape, *, splits: bool) -> list[_Part] | None:
+    """The rows by the layout's places. None: they are of several, and too few to be split."""
+    groups = groups_of(rows, layout, shape)
+    if len(groups.places) > 1 and not splits:
+        return None
+    counts = np.bincount(groups.numbers, minlength=len(groups.places))
+    largest = np.argsort(-counts, kind="stable")[:MAX_GROUPS]
+    parts: list[_Part] = [
+        (layout.spec_id, groups.places[number], rows.filter(pa.array(groups.numbers == number)))
+        for number in largest.tolist()
+    ]
+    others = ~np.isin(groups.numbers, largest)
+    if others.any():
+        parts.append((UNPARTITIONED.spec_id, (), rows.filter(pa.array(others))))
+    return parts
+
+
+def _streamed(
+    rows: pa.Table,
+    layout: Layout | None,
+    shape: TableShape,
+    own: tuple[int, tuple[object, ...]],
+    under_way: Collection[tuple[int, tuple[object, ...]]],
+) -> Iterator[_Part]:
+    """The same of some rows of a file that lies in `own`, while files are under way: those of places that have one, or
+    come while there are few, and the others together."""
+    if not rows.num_rows:
+        return
+    if layout is None or own[0] == layout.spec_id:
+        yield *own, rows
+        return
+    groups = groups_of(rows, layout, shape)
+    known = [number for number, place in enumerate(groups.places) if (layout.spec_id, place) in under_way]
+    new = [number for number in range(len(groups.places)) if number not in known]
+    taken = [*known, *new[: max(0, MAX_GROUPS - len(under_way))]]
+    for number in taken:
+        yield layout.spec_id, groups.places[number], rows.filter(pa.array(groups.numbers == number))
+    others = ~np.isin(groups.numbers, np.array(taken, np.int64))
+    if others.any():
+        yield UNPARTITIONED.spec_id, (), rows.filter(pa.array(others))
+
+
 def _layout(rows: pa.Table, own_rows: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """The runs of rows that get files of their own, and those that share one."""
     partition, offset, _ = places_from_arrow(rows)
@@ -208,14 +274,20 @@ def _layout(rows: pa.Table, own_rows: int) -> tuple[list[tuple[int, int]], list[
 
 
 def _file(
-    parts: Sequence[pa.Table], spec_id: int, *, shape: TableShape, compression: Compression, chunk_rows: int
+    parts: Sequence[pa.Table],
+    spec_id: int,
+    place: tuple[object, ...] = (),
+    *,
+    shape: TableShape,
+    compression: Compression,
+    chunk_rows: int,
 ) -> Rewritten:
     sink = io.BytesIO()
     writer = StreamFileWriter(sink, shape, compression)
     for chunk in _chunks(pa.concat_tables(parts), chunk_rows):
         writer.write_rows(chunk)
     stats = writer.close()
-    return Rewritten(sink.getbuffer(), stats, spec_id)
+    return Rewritten(sink.getbuffer(), stats, spec_id, place)
 
 
 def _chunks(rows: pa.Table, chunk_rows: int) -> Iterator[pa.Table]:

@@ -78,7 +78,7 @@ class ColumnChanges:
         if not any(isinstance(update, AddSchemaUpdate | SetCurrentSchemaUpdate) for update in updates):
             return Altered(updates)
         shape = shape_of(current.metadata.properties)
-        if not shape.codec or topic.options.value_format != BY_ID:
+        if topic.options.value_format != BY_ID or all(each.trouble for each in shape.schemas):
             return Altered(updates)
         asked = apply_updates(current.metadata, list(updates), None, validate=True)
         after = _value_columns(asked.schema(), current.metadata, shape)
