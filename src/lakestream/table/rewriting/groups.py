@@ -39,14 +39,14 @@ _UNITS: Final[dict[type[Any], str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class PlacedRows:
     """`numbers`: of each row's group. `places`: of each group the values of the fields, as manifests have them."""
 
     numbers: Longs
     places: tuple[tuple[object, ...], ...]
 
 
-def groups_of(rows: pa.Table, layout: Layout, shape: TableShape) -> Groups:
+def groups_of(rows: pa.Table, layout: Layout, shape: TableShape) -> PlacedRows:
     """`rows` have all columns of the shape, each in one piece."""
     codes: list[Longs] = []
     values: list[Sequence[object]] = []
@@ -61,7 +61,7 @@ def groups_of(rows: pa.Table, layout: Layout, shape: TableShape) -> Groups:
     places = tuple(
         tuple(known[code] for known, code in zip(values, place, strict=True)) for place in together.T.tolist()
     )
-    return Groups(np.asarray(numbers, np.int64).reshape(-1), places)
+    return PlacedRows(np.asarray(numbers, np.int64).reshape(-1), places)
 
 
 @lru_cache(256)
