@@ -215,11 +215,11 @@ def test_files_come_into_the_owners_partitions(
     assert counted.fetchall() == [(40, 40)]
     with table.update_spec() as change:
         change.remove_field("item_start")
-    for first in (120, 130):
+    for first in (120, 130, 140):
         topic.produce([serialize(order(number)) for number in range(first, first + 10)])
         topic.move()
     maintained(node, name, small_file_bytes=1 << 20)
-    assert sorted(topic.column("id")) == list(range(140))
+    assert sorted(topic.column("id")) == list(range(150))
     topic.check_fetched()
     assert {file.spec_id for file in topic.view().files} == {2, 3}, "files of an earlier spec stay as they are"
     assert {file.place[0] for file in topic.view().files if file.spec_id == 3} == {20_000, 20_001}

@@ -93,6 +93,7 @@ def test_create_alter_and_drop(node: Node, spark: Any, lake: str) -> None:
     after = topic_of(node, "shop.orders")
     assert after is not None
     assert after.options.retention_ms == 70000
+    stream = "USING iceberg TBLPROPERTIES ('lakestream.stream'='true')"
     for wrong, why in (
         (f"ALTER TABLE {lake}.orders RENAME COLUMN _offset TO o", "cannot be dropped, renamed"),
         (f"ALTER TABLE {lake}.orders SET TBLPROPERTIES ('retention.ms'='soon')", "whole number"),
