@@ -83,6 +83,7 @@ def test_what_can_be_described(kind: int, name: str, code: ErrorCode) -> None:
         (TOPIC, "t", [("nope", SET, "1")], ErrorCode.invalid_config),
         (TOPIC, "t", [("nope", DELETE, None)], ErrorCode.none),
         (BROKER, "1", [("num.partitions", SET, "1")], ErrorCode.invalid_request),
+        (BROKER, "1", [("leader.replication.throttled.rate", DELETE, None)], ErrorCode.none),
         (BROKER, "9", [], ErrorCode.invalid_request),
         (BROKER, "1", [], ErrorCode.none),
         (METRICS, "m", [("interval.ms", SET, "1000")], ErrorCode.invalid_request),
