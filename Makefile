@@ -31,7 +31,7 @@ PYTEST_ARGS ?=
 WORKERS ?= 4
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup
 
-.PHONY: help up check test test-all bench simulate lint lock format jars nessie-jar registry-jars hive-jars spark-s3-jars yarn-jars \
+.PHONY: help up check test test-all compat bench simulate lint lock format jars nessie-jar registry-jars hive-jars spark-s3-jars yarn-jars \
   trino-jars kit-jars store-tools kcat oxia clean
 
 help: ## Show this list
@@ -123,6 +123,9 @@ test: .cache/kernels lint jars nessie-jar kcat ## Everything a change must pass
 
 test-all: .cache/kernels lint jars nessie-jar kcat registry-jars hive-jars spark-s3-jars yarn-jars trino-jars kit-jars store-tools oxia ## The same, and the slow tests
 	$(JAVA) $(TEST_ENV) LAKESTREAM_RCK_JARS=$(KIT_JARS) $(PYTEST) $(PYTEST_ARGS)
+
+compat: .cache/kernels jars ## Apache Kafka's admin tools, and the same requests to us and to a real Kafka
+	$(JAVA) $(TEST_ENV) $(BIN)/pytest tests/compat/test_admin_tools.py tests/compat/test_differential.py $(PYTEST_ARGS)
 
 bench: .venv/.dev .cache/kernels jars ## Measure ourselves beside a real Kafka (QUICK=1: shorter)
 	PYTHONPATH=tests $(JAVA) $(TEST_ENV) $(BIN)/python -m benchmarks.run
