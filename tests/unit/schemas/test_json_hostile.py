@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from support.schemas.json import framed, shape_of
 from support.schemas.values import rows_of, values_of
@@ -186,3 +187,11 @@ def test_rows_that_all_want_a_template_of_their_own_do_not_take_for_ever() -> No
     rows = rows_of(values, SHAPE)
     assert time.process_time() - started < 20
     assert values_of(rows, SHAPE) == values
+
+
+def test_text_of_an_engine_that_is_none_makes_no_value() -> None:
+    rows = rows_of([framed('{"s":"\\u00e9"}')], SHAPE)
+    assert rows["_kind"].to_pylist() == [KIND_TYPED]
+    place = rows.schema.get_field_index("s")
+    cut = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xe2")])
+    assert values_of(rows.set_column(place, rows.schema.field(place), cut), SHAPE) == [b""]

@@ -108,7 +108,8 @@ def write_code(out, position, unit, letters):
 
 @njit(nogil=True)
 def write_string(extra, texts, style, out, position, limit, data, start, end):
-    """With its quotes, in the style at `style` in `extra`, or `limit` + 1 where it does not fit."""
+    """With its quotes, in the style at `style` in `extra`, `limit` + 1 where it does not fit, or -1: it is cut off in
+    the middle of a character."""
     is_plain = get_i64(extra, style + IS_PLAIN)
     forms = get_i64(extra, style + FORMS)
     is_ascii = get_i64(extra, style + IS_ASCII)
@@ -167,7 +168,7 @@ def write_string(extra, texts, style, out, position, limit, data, start, end):
         more = 1 if byte < 0xE0 else 2 if byte < 0xF0 else 3
         point = byte & (0x3F >> more)
         if more > end - start:
-            return too_far
+            return np.int64(-1)
         for _ in range(more):
             point = point << 6 | np.int64(get_u8(data, start)) & 0x3F
             start += 1
