@@ -42,6 +42,9 @@ sizes of many megabytes they do not keep: a row group in one piece costs half as
 _PIECE_ROWS: Final = 1024
 """At least, whatever a footer says of their size."""
 _COPIED_BYTES: Final = 256 * 1024
+_REPEATED_TEXT: Final = "_format"
+"""A column of few long texts, each of many rows: it is decoded into those, and of each row which one it has, rather than
+into a copy for each row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +252,23 @@ def _decoded(read: GroupRead[T], source: _ByteSpans, columns: list[str]) -> pa.T
         metadata=read.footer.metadata,
         pre_buffer=False,
         page_checksum_verification=read.footer.checksums is None,
+        read_dictionary=[name for name in columns if name == _REPEATED_TEXT and _is_text(name, read.footer)],
     )
-    return _in_pieces(file, read.group, columns) if read.pieces else _in_one(file, read.group, columns)
+    table = _in_pieces(file, read.group, columns) if read.pieces else _in_one(file, read.group, columns)
+    for column in table.columns:
+        if pa.types.is_dictionary(column.type):
+            # Arrow takes the places in a dictionary from the file unseen, and later reads memory at them.
+            column.validate(full=True)
+    return table
+
+
+def _is_text(name: str, footer: ParquetFooter) -> bool:
+    """Whether it is a column of the file, and one text in each row."""
+    if name not in footer.leaves:
+        return False
+    column = footer.metadata.schema.column(footer.leaves.index(name))
+    is_text: bool = column.logical_type.type == "STRING" and column.max_repetition_level == 0
+    return is_text
 
 
 def _in_one(file: pq.ParquetFile, group: RowGroup, columns: list[str]) -> pa.Table:
