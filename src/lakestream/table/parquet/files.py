@@ -43,8 +43,8 @@ _PIECE_ROWS: Final = 1024
 """At least, whatever a footer says of their size."""
 _COPIED_BYTES: Final = 256 * 1024
 _REPEATED_TEXT: Final = "_format"
-"""A column of few long texts, each of many rows: it is decoded into those, and of each row which one it has, rather than
-into a copy for each row."""
+"""A column of few long texts, each of many rows: it is decoded into those, and of each row which one it has, rather
+than into a copy for each row."""
 
 
 @dataclass(frozen=True, slots=True)
