@@ -48,7 +48,7 @@ KERNELS := $(wildcard src/lakestream/records/*.py src/lakestream/records/kernels
   src/lakestream/schemas/codecs/*.py src/lakestream/schemas/codecs/kernels/*.py src/lakestream/schemas/codecs/kernels/*/*.py \
   src/lakestream/schemas/codecs/*/layout.py)
 .cache/kernels: .venv/.complete $(KERNELS)
-	@echo "Compiling the kernels for this machine …"
+	@echo "Compiling the kernels for this machine: the first time takes a minute …"
 	@$(BIN)/python -m compileall -q src
 	@$(BIN)/python -c 'from lakestream import records; from lakestream.schemas import codecs; records.warm_up(); codecs.warm_up()'
 	@mkdir -p .cache && touch $@

@@ -69,5 +69,5 @@ def kernels() -> ValueKernels:
 
 
 def warm_up() -> None:
-    """Makes the kernels ready to run. Takes some 10 s once on a fresh machine, milliseconds after that."""
+    """Makes the kernels ready to run. Takes about a minute once on a fresh machine, milliseconds after that."""
     kernels()
