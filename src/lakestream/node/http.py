@@ -59,6 +59,8 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
 
         registry = SchemaRegistry(backends.store, backends.objects, backends.runtime, ALLOW_ALL)
         has_disk = bool(settings.disk.urls) or backends.objects.url.startswith(LOCAL)
+        for_streams = None if backends.schemas.registry_url else registry
+        """An engine's columns become schemas of ours, which nobody looks at if values are told by another's."""
         defaults = StreamDefaults(settings.kafka.num_partitions, has_disk)
 
         async def lag() -> list[TopicLag]:
@@ -66,7 +68,7 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
 
         config = uvicorn.Config(
             create_app(
-                EngineCatalog(engines, topics, ALLOW_ALL, registry, defaults),
+                EngineCatalog(engines, topics, ALLOW_ALL, for_streams, defaults),
                 table_config=storage_config(settings.bucket, os.environ),
                 credentials=storage_credentials(settings.bucket, os.environ, allowed=place.vend_credentials),
                 metrics=HttpMetrics(backends.registry),

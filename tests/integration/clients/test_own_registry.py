@@ -4,11 +4,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.schema_registry import SchemaRegistryClient
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import RESTError
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 from support.clients.producers import stored
 from support.schemas.avro import framed
 from support.schemas.typed import ORDER, order, typed_topic
+from support.worlds.doors import http_door
 from support.worlds.processes import HOST, ProcessWorld, Running, free_ports
 from support.worlds.source import source_node
 
@@ -62,3 +68,30 @@ def test_its_outage_stops_neither_log_nor_tables(start: Start, tmp_path: Path) -
             assert topic.move() == 1
             assert topic.column("note")[-1] == "n"
         assert stored(node, "orders") == list(topic.sent.values())
+
+
+def test_engines_are_told_to_register_there(tmp_path: Path) -> None:
+    columns = Schema(NestedField(1, "id", LongType()))
+    stream = {"lakestream.stream": "true"}
+    with http_door(tmp_path) as door:
+        RestCatalog("lake", uri=f"{door}/iceberg").create_table("default.orders", columns, properties=stream)
+    nobody = f"http://{HOST}:{free_ports(1)}"
+    with (
+        http_door(tmp_path, **{"schemas.registry_url": nobody}) as door,
+        SchemaRegistryClient({"url": f"{door}/registry"}) as ours,
+    ):
+        lake = RestCatalog("lake", uri=f"{door}/iceberg")
+        with pytest.raises(
+            RESTError, match=r"a registry of the owner's\. Make the topic and register the schema there"
+        ):
+            lake.create_table("default.others", columns, properties=stream)
+        with (
+            pytest.raises(RESTError, match="register the next version of the subject"),
+            lake.load_table("default.orders").update_schema() as change,
+        ):
+            change.add_column("note", LongType())
+        assert ours.get_subjects() == ["orders-value"]
+        assert ours.get_versions("orders-value") == [1]
+        assert lake.list_tables("default") == [("default", "orders")]
+        assert "note" not in lake.load_table("default.orders").schema().column_names
+        lake.create_table("default.plain", columns)
