@@ -70,9 +70,6 @@ class ItemCodec:
     def explain(self, value: bytes, shape: TableShape) -> str:
         return f"{value[:20]!r} is not <amount>:<item>"
 
-    def missing(self, values: pa.Array, shape: TableShape) -> frozenset[int]:
-        return frozenset()
-
 
 def _raw(raw: Binary, row: int) -> bytes | None:
     return raw.data[raw.offsets[row] : raw.offsets[row + 1]].tobytes() if raw.valid[row] else None

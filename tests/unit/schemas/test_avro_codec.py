@@ -317,23 +317,6 @@ def test_values_without_framing_are_of_the_schema_that_the_shape_names() -> None
     columns = {name: array.slice(0, 5) for name, array in found.columns.items()}
     assert texts(codec.encode(columns, np.full(5, 1), binary([None] * 5), later)) == values
     assert codec.decode(pa.array([written("long", 7)], pa.binary()), later).schema_ids.to_pylist() == [2]
-    assert not codec.missing(pa.array(values, pa.binary()), shape)
-
-
-def test_schemas_that_the_shape_lacks_are_named() -> None:
-    shape = shape_of(ORDER, {**ORDER, "fields": [{"name": "id", "type": "string"}]})
-    values = [
-        framed(1, b"x"),
-        framed(2, b""),
-        framed(7, b"x"),
-        framed(2**32 - 1, b""),
-        None,
-        b"",
-        b"\0\0\0\0",
-        b"\1" * 9,
-    ]
-    assert CODECS.missing(pa.array(values, pa.binary()), shape) == {7, 2**32 - 1}
-    assert CODECS.missing(pa.array([], pa.binary()), shape) == frozenset()
 
 
 @pytest.mark.parametrize(

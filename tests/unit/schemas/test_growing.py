@@ -3,13 +3,8 @@
 import json
 from typing import Any
 
-import numpy as np
-import pytest
-from support.schemas.avro import framed
 from support.schemas.door import record
 
-from lakestream.records import Binary
-from lakestream.schemas.framing import ids_in, unknown_ids
 from lakestream.schemas.growing import BY_ID, JSON, LATEST, MAX_SCHEMAS, STRING, fits, grown, settled
 from lakestream.table.shape import RAW, TableShape, ValueSchema
 
@@ -88,21 +83,3 @@ def test_a_table_keeps_its_codec() -> None:
     assert fits("json-plain-1", JSON)
     assert not fits(text.codec, "raw")
     assert not fits("", STRING)
-
-
-def values(*found: bytes | None) -> Binary:
-    lengths = [0, *(len(each or b"") for each in found)]
-    data = np.frombuffer(b"".join(each or b"" for each in found), np.uint8)
-    return Binary(np.cumsum(lengths).astype(np.int32), data, np.array([each is not None for each in found], np.uint8))
-
-
-def test_ids_are_found_before_values() -> None:
-    found = values(framed(7, b"x"), None, b"", b"\0\0\0\7", framed(2**31 - 1, b""), framed(2**31, b""), b"\1\0\0\0\7x")
-    assert ids_in(found).tolist() == [7, -1, -1, -1, 2**31 - 1, 2**31, -1]
-    assert ids_in(values()).tolist() == []
-
-
-@pytest.mark.parametrize(("most", "expected"), [(9, {1, 3, 4}), (1, {3})])
-def test_of_unknown_ids_the_most_frequent_are_told(most: int, expected: set[int]) -> None:
-    found = values(*(framed(each, b"") for each in (1, 2, 3, 3, 3, 4, 4, 2, 2, 2, 2, 2**31)), b"none")
-    assert unknown_ids(found, [2], most) == expected

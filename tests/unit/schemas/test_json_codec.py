@@ -31,7 +31,7 @@ from support.schemas.json import (
 from support.schemas.values import Values, parquet_of, read_parquet, rows_of, values_of
 
 from lakestream.schemas.codecs import install
-from lakestream.schemas.codecs.json.codec import PLAIN_CODEC, JsonCodec
+from lakestream.schemas.codecs.json.codec import PLAIN_CODEC
 from lakestream.schemas.mapping import source_of
 from lakestream.table.parquet.arrow import arrow_schema
 from lakestream.table.shape import KIND_RAW, KIND_TYPED, TableColumn, TableShape
@@ -297,8 +297,6 @@ def test_values_of_several_schemas() -> None:
     assert kinds(rows) == [2, 2, 2, 0, 2]
     assert rows["extra"].to_pylist() == [None, 5, None, None, None]
     assert rows["value"].to_pylist() == [None, None, "text", None, None]
-    codec = JsonCodec()
-    assert codec.missing(pa.array([first, b"\0\0\0\0\4{}", b"x", None], pa.binary()), shape) == {4}
 
 
 def test_keys_that_the_schema_has_not_keep_the_bytes_beside_the_columns() -> None:

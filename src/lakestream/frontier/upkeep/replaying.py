@@ -17,7 +17,7 @@ from lakestream.frontier.moving.tiles.writing import MAX_UNKNOWN
 from lakestream.frontier.upkeep.rewrite import is_inside, put_in_place
 from lakestream.metadata.topics.list import Topic
 from lakestream.model import DataFile
-from lakestream.schemas.framing import unknown_ids
+from lakestream.records.framing import unknown_ids
 from lakestream.schemas.growing import BY_ID
 from lakestream.table.rewriting.filling import SCOUTED, Filler, Scout
 from lakestream.table.rewriting.rewriter import Rewriter, Unmergeable

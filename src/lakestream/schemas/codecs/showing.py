@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from lakestream.records.layout import FRAME_BYTES
 from lakestream.schemas.codecs.installing import install
-from lakestream.schemas.framing import PREFIX_BYTES
 from lakestream.schemas.growing import BY_ID, grown
 from lakestream.table.parquet.codec import decoded
 from lakestream.table.shape import RAW, TableShape, ValueSchema
@@ -18,7 +18,7 @@ _LAST_ID: Final = 100
 def as_json(value: bytes, schema: ValueSchema) -> bytes | None:
     """A value behind the id of its schema, which is this one, as JSON. None: it is none of that."""
     if schema.format == "JSON":
-        return value[PREFIX_BYTES:]
+        return value[FRAME_BYTES:]
     shape = _shape(schema)
     install()
     found = decoded(shape, pa.array([value], pa.binary()))

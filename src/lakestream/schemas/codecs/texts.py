@@ -65,9 +65,6 @@ class TextCodec:
             return f"the value is not UTF-8: {error.reason} at byte {error.start}"
         return f"the value is not JSON, or nests deeper than {MAX_JSON_LEVELS} levels"
 
-    def missing(self, values: pa.Array, shape: TableShape) -> frozenset[int]:
-        return frozenset()
-
     def _checked(self, values: pa.Array) -> npt.NDArray[np.uint8]:
         states = np.zeros(len(values), np.uint8)
         arrays: list[npt.NDArray[Any]] = [offsets_in(values), bytes_in(values), valid_rows(values)]

@@ -47,10 +47,6 @@ class ValueCodec(Protocol):
         value may make this fail or take for ever."""
         ...
 
-    def missing(self, values: pa.Array, shape: TableShape) -> frozenset[int]:
-        """The ids that the values have for their schemas and that the shape does not know, not even with a trouble."""
-        ...
-
 
 _codecs: Final[dict[str, ValueCodec]] = {}
 
@@ -76,11 +72,6 @@ def encoded(
 def explained(shape: TableShape, value: bytes) -> str:
     """Of a shape with a codec: `ValueCodec.explain`."""
     return _codec(shape).explain(value, shape)
-
-
-def missing_schemas(shape: TableShape, values: pa.Array) -> frozenset[int]:
-    """`ValueCodec.missing`; none for a shape that keeps values as bytes."""
-    return _codec(shape).missing(values, shape) if shape.codec else frozenset()
 
 
 def _codec(shape: TableShape) -> ValueCodec:

@@ -28,9 +28,9 @@ from lakestream.metadata.log.head import Extent
 from lakestream.model import WrittenFile
 from lakestream.objects import Buffer, ObjectStore
 from lakestream.records import Arena, Columns, Run, decode, walk
+from lakestream.records.framing import unknown_ids
 from lakestream.schemas.codecs import install as install_codecs
 from lakestream.schemas.codecs import warm_up as warm_up_codecs
-from lakestream.schemas.framing import unknown_ids
 from lakestream.table.parquet.seal import sealed_name
 from lakestream.table.parquet.writer import StreamFileWriter
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC_ID, UNPARTITIONED

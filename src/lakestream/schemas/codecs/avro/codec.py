@@ -11,12 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakestream.records import Binary
+from lakestream.records.layout import FRAME_BYTES
 from lakestream.records.native import address
 from lakestream.schemas.avro import AvroSchema, AvroType, parse_avro
 from lakestream.schemas.codecs.avro.explaining import explain_avro
 from lakestream.schemas.codecs.avro.program import Program, Texts, compile_program
 from lakestream.schemas.codecs.avro.text import json_text
-from lakestream.schemas.codecs.framing import PREFIX_BYTES, framed_ids, missing_ids, plain_ids, schema_of
+from lakestream.schemas.codecs.framing import schema_of, value_ids
 from lakestream.schemas.codecs.layout import SLACK_BYTES, STACK_WORDS, ValueStatus
 from lakestream.schemas.codecs.native import kernels
 from lakestream.schemas.codecs.slots import ColumnSlot, SlotMemory, memory_of, slots_of
@@ -87,11 +88,11 @@ class AvroCodec:
 
     def __init__(self, *, is_framed: bool = True) -> None:
         self._is_framed = is_framed
-        self._prefix_bytes = PREFIX_BYTES if is_framed else 0
+        self._prefix_bytes = FRAME_BYTES if is_framed else 0
 
     def decode(self, values: pa.Array, shape: TableShape) -> DecodedValues:
         program = compiled(shape)
-        schema_ids = framed_ids(values) if self._is_framed else plain_ids(values, shape)
+        schema_ids = value_ids(values, shape, is_framed=self._is_framed)
         which = program.which(schema_ids)
         memory, states = _decode(program, values, which, self._prefix_bytes)
         is_typed = states != 0
@@ -116,9 +117,6 @@ class AvroCodec:
             return schema
         why = explain_avro(parse_avro(schema.text, dict(schema.references)), value[self._prefix_bytes :])
         return f"by the schema {schema.schema_id}: {why or 'it is too large or nests too deep for columns'}"
-
-    def missing(self, values: pa.Array, shape: TableShape) -> frozenset[int]:
-        return missing_ids(values, shape) if self._is_framed else frozenset()
 
 
 _EXACT: Final = 2

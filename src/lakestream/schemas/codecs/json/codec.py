@@ -11,8 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakestream.records import Binary
+from lakestream.records.layout import FRAME_BYTES
 from lakestream.records.native import address
-from lakestream.schemas.codecs.framing import PREFIX_BYTES, framed_ids, missing_ids, plain_ids, schema_of
+from lakestream.schemas.codecs.framing import schema_of, value_ids
 from lakestream.schemas.codecs.json.discovering import Discoverer
 from lakestream.schemas.codecs.json.explaining import explain_json
 from lakestream.schemas.codecs.json.numbers import POWERS
@@ -101,10 +102,10 @@ class JsonCodec:
 
     def __init__(self, *, is_framed: bool = True) -> None:
         self._is_framed = is_framed
-        self._prefix_bytes = PREFIX_BYTES if is_framed else 0
+        self._prefix_bytes = FRAME_BYTES if is_framed else 0
 
     def decode(self, values: pa.Array, shape: TableShape) -> DecodedValues:
-        schema_ids = framed_ids(values) if self._is_framed else plain_ids(values, shape)
+        schema_ids = value_ids(values, shape, is_framed=self._is_framed)
         tile = _Tile(values, shape, self._prefix_bytes, compiled(shape).which(schema_ids))
         tile.read()
         tile.match()
@@ -134,9 +135,6 @@ class JsonCodec:
         found = parse_json_schema(schema.text, dict(schema.references))
         why = explain_json(found, value[self._prefix_bytes :])
         return f"by the schema {schema.schema_id}: {why or 'it is too large or nests too deep for columns'}"
-
-    def missing(self, values: pa.Array, shape: TableShape) -> frozenset[int]:
-        return missing_ids(values, shape) if self._is_framed else frozenset()
 
 
 def _format_columns(shape: TableShape) -> list[TableColumn]:
@@ -274,7 +272,7 @@ def _encoded(
     table = _table(writers)
     count = len(which)
     ids = schema_ids.astype(np.int32)
-    limit = max(4096, 3 * sum(array.nbytes for array in rows.values()) + len(raw.data) + PREFIX_BYTES * count)
+    limit = max(4096, 3 * sum(array.nbytes for array in rows.values()) + len(raw.data) + FRAME_BYTES * count)
     offsets = np.zeros(count + 1, np.int32)
     valid = np.zeros(count, np.uint8)
     stack = np.empty(STACK_WORDS, np.int64)

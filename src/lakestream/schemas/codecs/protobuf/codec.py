@@ -11,8 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakestream.records import Binary
+from lakestream.records.layout import FRAME_BYTES
 from lakestream.records.native import address
-from lakestream.schemas.codecs.framing import PREFIX_BYTES, missing_ids, plain_ids, schema_of
+from lakestream.schemas.codecs.framing import plain_ids, schema_of
 from lakestream.schemas.codecs.layout import SLACK_BYTES, STACK_WORDS, ValueStatus
 from lakestream.schemas.codecs.native import kernels
 from lakestream.schemas.codecs.protobuf.explaining import explain_protobuf
@@ -206,11 +207,11 @@ class ProtobufCodec:
         known = [each for each, owner in zip(program.programs, program.schema_of, strict=True) if owner == place]
         body = value
         if self._is_framed:
-            told = _indexes(value[PREFIX_BYTES:])
+            told = _indexes(value[FRAME_BYTES:])
             if isinstance(told, str):
                 return f"by the schema {found.schema_id}: {told}"
             indexes, size = told
-            body = value[PREFIX_BYTES + size :]
+            body = value[FRAME_BYTES + size :]
             name = schema.own[indexes[0]] if indexes[0] < len(schema.own) and len(indexes) == 1 else ""
             if name not in [each.message for each in known]:
                 told = ".".join(map(str, indexes))
@@ -220,9 +221,6 @@ class ProtobufCodec:
             return f"the table has no columns for the messages of the schema {found.schema_id}"
         why = explain_protobuf(schema, schema.messages[name], body)
         return f"by the schema {found.schema_id}: {why or 'it is too large or nests too deep for columns'}"
-
-    def missing(self, values: pa.Array, shape: TableShape) -> frozenset[int]:
-        return missing_ids(values, shape) if self._is_framed else frozenset()
 
 
 def _indexes(data: bytes) -> tuple[list[int], int] | str:
@@ -299,7 +297,7 @@ def _decode(program: ProtoShape, values: _Values) -> tuple[SlotMemory, npt.NDArr
 def _encode(program: ProtoShape, rows: Mapping[str, pa.Array], which: Ints, raw: Binary) -> Binary:
     memory = memory_of(program.roots, rows, program.symbols)
     count = len(which)
-    limit = max(4096, 2 * sum(array.nbytes for array in rows.values()) + len(raw.data) + 2 * PREFIX_BYTES * count)
+    limit = max(4096, 2 * sum(array.nbytes for array in rows.values()) + len(raw.data) + 2 * FRAME_BYTES * count)
     offsets = np.zeros(count + 1, np.int32)
     valid = np.zeros(count, np.uint8)
     stack = np.empty(STACK_WORDS, np.int64)
