@@ -3,8 +3,8 @@ the same bytes of the columns again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final
+from functools import lru_cache, partial
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from lakestream.schemas.codecs.avro.text import json_text
 from lakestream.schemas.codecs.framing import schema_of, value_ids
 from lakestream.schemas.codecs.layout import SLACK_BYTES, STACK_WORDS, ValueStatus
 from lakestream.schemas.codecs.native import kernels
+from lakestream.schemas.codecs.output import addresses, written
 from lakestream.schemas.codecs.slots import ColumnSlot, SlotMemory, memory_of, slots_of
 from lakestream.schemas.codecs.texts_in_columns import has_text, with_texts
 from lakestream.table.parquet.arrow import bytes_in, offsets_in
@@ -122,10 +123,6 @@ class AvroCodec:
 _EXACT: Final = 2
 
 
-def _addresses(*arrays: npt.NDArray[Any]) -> list[int]:
-    return [int(address(array)) for array in arrays]
-
-
 def _decode(
     program: CompiledShape, values: pa.Array, which: Ints, prefix_bytes: int
 ) -> tuple[SlotMemory, npt.NDArray[np.uint8]]:
@@ -138,12 +135,12 @@ def _decode(
     cursor = np.array([0, 0, len(program.empty), 0], np.int64)
     while True:
         status = kernels().decode_values(
-            *_addresses(program.table, which, program.empty, memory.table, program.parents),
+            *addresses(program.table, which, program.empty, memory.table, program.parents),
             len(program.parents) // 2 if program.roots else 0,
-            *_addresses(stack, offsets, data),
+            *addresses(stack, offsets, data),
             prefix_bytes,
             rows,
-            *_addresses(states, cursor),
+            *addresses(states, cursor),
         )
         if status == ValueStatus.DONE:
             break
@@ -152,10 +149,10 @@ def _decode(
     longest = int(np.diff(offsets).max(initial=0))
     spare = np.empty(longest + SLACK_BYTES, np.uint8)
     kernels().compare_values(
-        *_addresses(program.table, which, memory.table, stack, offsets, data),
+        *addresses(program.table, which, memory.table, stack, offsets, data),
         prefix_bytes,
         rows,
-        *_addresses(states, spare),
+        *addresses(states, spare),
     )
     return memory, states
 
@@ -166,23 +163,11 @@ def _encode(
     memory = memory_of(program.roots, rows, program.symbols)
     count = len(which)
     limit = max(4096, 2 * sum(array.nbytes for array in rows.values()) + len(raw.data) + prefix_bytes * count)
-    offsets = np.zeros(count + 1, np.int32)
-    valid = np.zeros(count, np.uint8)
     stack = np.empty(STACK_WORDS, np.int64)
-    cursor = np.zeros(3, np.int64)
-    out = np.empty(limit + SLACK_BYTES, np.uint8)
-    while True:
-        status = kernels().encode_values(
-            *_addresses(program.table, which, memory.table, stack, raw.offsets, raw.data, raw.valid, program.ids),
-            prefix_bytes,
-            count,
-            address(out),
-            limit,
-            *_addresses(offsets, valid, cursor),
-        )
-        if status == ValueStatus.DONE:
-            return Binary(offsets, out[: int(offsets[-1])], valid)
-        limit *= 2
-        grown = np.empty(limit + SLACK_BYTES, np.uint8)
-        grown[: len(out)] = out
-        out = grown
+    write = partial(
+        kernels().encode_values,
+        *addresses(program.table, which, memory.table, stack, raw.offsets, raw.data, raw.valid, program.ids),
+        prefix_bytes,
+        count,
+    )
+    return written(write, count, limit, SLACK_BYTES)

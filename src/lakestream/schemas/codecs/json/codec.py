@@ -3,8 +3,8 @@ column `_format` with templates by which the same bytes are made of the columns 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final
+from functools import lru_cache, partial
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from lakestream.records import Binary
 from lakestream.records.layout import FRAME_BYTES
-from lakestream.records.native import address
 from lakestream.schemas.codecs.framing import schema_of, value_ids
 from lakestream.schemas.codecs.json.discovering import Discoverer
 from lakestream.schemas.codecs.json.explaining import explain_json
@@ -23,6 +22,7 @@ from lakestream.schemas.codecs.json.writing import WriteProgram, compile_writer,
 from lakestream.schemas.codecs.kernels.json.layout import LONGEST_NUMBER
 from lakestream.schemas.codecs.layout import STACK_WORDS, ValueStatus
 from lakestream.schemas.codecs.native import kernels
+from lakestream.schemas.codecs.output import addresses, written
 from lakestream.schemas.codecs.slots import ColumnSlot, SlotMemory, memory_of, slots_of
 from lakestream.schemas.json import parse_json_schema
 from lakestream.schemas.mapping import ROOT, source_of
@@ -152,13 +152,9 @@ def _writer_places(texts: list[str | None], shape: TableShape, writers: list[Wri
     return np.array(places, np.int32)
 
 
-def _addresses(*arrays: npt.NDArray[Any]) -> list[int]:
-    return [int(address(array)) for array in arrays]
-
-
 def _table(programs: list[WriteProgram]) -> Longs:
     """As `kernels.json.writing` wants it."""
-    words = [word for each in programs for word in _addresses(each.code, each.extra, each.texts)]
+    words = [word for each in programs for word in addresses(each.code, each.extra, each.texts)]
     return np.array(words or [0], np.int64)
 
 
@@ -188,19 +184,19 @@ class _Tile:
         words = [
             word
             for each, own in zip(program.programs, hints, strict=True)
-            for word in _addresses(each.code, each.extra, each.texts, own)
+            for word in addresses(each.code, each.extra, each.texts, own)
         ]
         table = np.array(words or [0], np.int64)
         empty_count = sum(1 for root in program.roots for _ in root.empties())
         cursor = np.array([0, 0, empty_count, 0], np.int64)
         while True:
             status = kernels().read_values(
-                *_addresses(table, self._which, program.empty, self.memory.table, program.parents),
+                *addresses(table, self._which, program.empty, self.memory.table, program.parents),
                 len(program.parents) // 2 if program.roots else 0,
-                *_addresses(self._stack, POWERS, self._spare, self._offsets, self._data),
+                *addresses(self._stack, POWERS, self._spare, self._offsets, self._data),
                 self._prefix_bytes,
                 self._rows,
-                *_addresses(self.states, cursor),
+                *addresses(self.states, cursor),
             )
             if status == ValueStatus.DONE:
                 return
@@ -219,12 +215,12 @@ class _Tile:
             cursor[1] = can_try or cursor[0] == tried_row
             table = _table(programs)
             status = kernels().match_values(
-                *_addresses(table, order),
+                *addresses(table, order),
                 len(programs),
-                *_addresses(self.memory.table, self._stack, POWERS, self._offsets, self._data),
+                *addresses(self.memory.table, self._stack, POWERS, self._offsets, self._data),
                 self._prefix_bytes,
                 self._rows,
-                *_addresses(self.states, self._spare, self._chosen, cursor),
+                *addresses(self.states, self._spare, self._chosen, cursor),
             )
             if status == ValueStatus.DONE:
                 return
@@ -273,23 +269,11 @@ def _encoded(
     count = len(which)
     ids = schema_ids.astype(np.int32)
     limit = max(4096, 3 * sum(array.nbytes for array in rows.values()) + len(raw.data) + FRAME_BYTES * count)
-    offsets = np.zeros(count + 1, np.int32)
-    valid = np.zeros(count, np.uint8)
     stack = np.empty(STACK_WORDS, np.int64)
-    cursor = np.zeros(3, np.int64)
-    out = np.empty(limit + LONGEST_NUMBER, np.uint8)
-    while True:
-        status = kernels().write_values(
-            *_addresses(table, which, memory.table, stack, POWERS, raw.offsets, raw.data, raw.valid, ids),
-            prefix_bytes,
-            count,
-            address(out),
-            limit,
-            *_addresses(offsets, valid, cursor),
-        )
-        if status == ValueStatus.DONE:
-            return Binary(offsets, out[: int(offsets[-1])], valid)
-        limit *= 2
-        grown = np.empty(limit + LONGEST_NUMBER, np.uint8)
-        grown[: len(out)] = out
-        out = grown
+    write = partial(
+        kernels().write_values,
+        *addresses(table, which, memory.table, stack, POWERS, raw.offsets, raw.data, raw.valid, ids),
+        prefix_bytes,
+        count,
+    )
+    return written(write, count, limit, LONGEST_NUMBER)

@@ -3,8 +3,8 @@ columns of a shape with them and makes the same bytes of the columns again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final
+from functools import lru_cache, partial
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from lakestream.records import Binary
 from lakestream.records.layout import FRAME_BYTES
-from lakestream.records.native import address
 from lakestream.schemas.codecs.framing import plain_ids, schema_of
 from lakestream.schemas.codecs.layout import SLACK_BYTES, STACK_WORDS, ValueStatus
 from lakestream.schemas.codecs.native import kernels
+from lakestream.schemas.codecs.output import addresses, written
 from lakestream.schemas.codecs.protobuf.explaining import explain_protobuf
 from lakestream.schemas.codecs.protobuf.layout import PROGRAM_WORDS, ProgramWord, RowState
 from lakestream.schemas.codecs.protobuf.program import ProtoProgram, ProtoTexts, compile_programs
@@ -130,7 +130,7 @@ def message_index(index: int) -> bytes:
 
 def _row(program: ProtoProgram, prefix: bytes) -> list[int]:
     row: list[int] = [0] * ProgramWord.PREFIX
-    row[ProgramWord.CODE], row[ProgramWord.EXTRA] = _addresses(program.code, program.extra)
+    row[ProgramWord.CODE], row[ProgramWord.EXTRA] = addresses(program.code, program.extra)
     row[ProgramWord.BLOCK], row[ProgramWord.SLOT] = program.block, program.slot
     row[ProgramWord.EMPTIES_AT], row[ProgramWord.EMPTIES] = program.empties
     row[ProgramWord.PREFIX_BYTES] = len(prefix)
@@ -181,11 +181,11 @@ class ProtobufCodec:
             return _Values(which, offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64), data)
         found = _Values(np.empty(rows, np.int32), np.zeros(rows, np.int64), np.zeros(rows, np.int64), data)
         kernels().place_values(
-            *_addresses(program.keys, program.numbers),
+            *addresses(program.keys, program.numbers),
             len(program.keys),
-            *_addresses(offsets, data, valid),
+            *addresses(offsets, data, valid),
             rows,
-            *_addresses(found.which, found.begins, found.ends),
+            *addresses(found.which, found.begins, found.ends),
         )
         return found
 
@@ -239,10 +239,6 @@ def _indexes(data: bytes) -> tuple[list[int], int] | str:
     return found or [0], at
 
 
-def _addresses(*arrays: npt.NDArray[Any]) -> list[int]:
-    return [int(address(array)) for array in arrays]
-
-
 def _made_plain(program: ProtoShape, values: _Values, rows: npt.NDArray[np.int64]) -> bool:
     """Puts values that have fields several times into a form in which they have not."""
     parts, at = [values.data], len(values.data)
@@ -275,11 +271,11 @@ def _decode(program: ProtoShape, values: _Values) -> tuple[SlotMemory, npt.NDArr
     cursor = np.array([0, 0, len(program.empty), 0], np.int64)
     while True:
         status = kernels().decode_protobuf(
-            *_addresses(program.table, which, program.empty, memory.table, program.parents),
+            *addresses(program.table, which, program.empty, memory.table, program.parents),
             len(program.parents) // 2 if program.roots else 0,
-            *_addresses(stack, values.begins, values.ends, values.data),
+            *addresses(stack, values.begins, values.ends, values.data),
             rows,
-            *_addresses(states, cursor),
+            *addresses(states, cursor),
         )
         if status == ValueStatus.DONE:
             break
@@ -287,9 +283,9 @@ def _decode(program: ProtoShape, values: _Values) -> tuple[SlotMemory, npt.NDArr
             which[cursor[0]] = -1
     spare = np.empty(int(sizes.max(initial=0)) + SLACK_BYTES, np.uint8)
     kernels().compare_protobuf(
-        *_addresses(program.table, which, memory.table, stack, values.begins, values.ends, values.data),
+        *addresses(program.table, which, memory.table, stack, values.begins, values.ends, values.data),
         rows,
-        *_addresses(states, spare),
+        *addresses(states, spare),
     )
     return memory, states
 
@@ -298,23 +294,11 @@ def _encode(program: ProtoShape, rows: Mapping[str, pa.Array], which: Ints, raw:
     memory = memory_of(program.roots, rows, program.symbols)
     count = len(which)
     limit = max(4096, 2 * sum(array.nbytes for array in rows.values()) + len(raw.data) + 2 * FRAME_BYTES * count)
-    offsets = np.zeros(count + 1, np.int32)
-    valid = np.zeros(count, np.uint8)
     stack = np.empty(STACK_WORDS, np.int64)
-    cursor = np.zeros(3, np.int64)
-    out = np.empty(limit + SLACK_BYTES, np.uint8)
-    while True:
-        status = kernels().encode_protobuf(
-            *_addresses(program.table, program.choices, program.groups, which, memory.table, stack),
-            *_addresses(raw.offsets, raw.data, raw.valid),
-            count,
-            address(out),
-            limit,
-            *_addresses(offsets, valid, cursor),
-        )
-        if status == ValueStatus.DONE:
-            return Binary(offsets, out[: int(offsets[-1])], valid)
-        limit *= 2
-        grown = np.empty(limit + SLACK_BYTES, np.uint8)
-        grown[: len(out)] = out
-        out = grown
+    write = partial(
+        kernels().encode_protobuf,
+        *addresses(program.table, program.choices, program.groups, which, memory.table, stack),
+        *addresses(raw.offsets, raw.data, raw.valid),
+        count,
+    )
+    return written(write, count, limit, SLACK_BYTES)
