@@ -20,7 +20,6 @@ from pyiceberg.manifest import (
     ManifestFile,
 )
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import (
     Operation,
     Snapshot,
@@ -29,10 +28,8 @@ from pyiceberg.table.snapshots import (
     update_snapshot_summaries,
 )
 from pyiceberg.table.update import (
-    AddSnapshotUpdate,
     RemoveSnapshotsUpdate,
     SetPropertiesUpdate,
-    SetSnapshotRefUpdate,
     TableUpdate,
 )
 from pyiceberg.typedef import Record
@@ -44,6 +41,7 @@ from lakestream.catalog.manifests.avro import list_writer, manifest_writer
 from lakestream.catalog.manifests.datafile import iceberg_file
 from lakestream.catalog.manifests.expiry import plan_expiry
 from lakestream.catalog.manifests.merge import MAX_ENTRIES
+from lakestream.catalog.manifests.snapshot import on_main
 from lakestream.catalog.sealed import SealedOutput
 from lakestream.catalog.staging import Stager
 from lakestream.table.shape import RAW
@@ -93,22 +91,10 @@ class DerivedSnapshot:
             ]
             writer.add_manifests(manifests)
         self._index.written(file.location, manifests, self._live, RAW)
-        snapshot = Snapshot.model_validate(
-            {
-                "snapshot-id": plan.snapshot_id,
-                "parent-snapshot-id": None if parent is None else parent.snapshot_id,
-                "manifest-list": file.location,
-                "sequence-number": metadata.next_sequence_number(),
-                "timestamp-ms": max(plan.timestamp_ms, metadata.last_updated_ms + 1),
-                "summary": self._summary(parent, added, removed),
-                "schema-id": metadata.current_schema_id,
-            }
-        )
         expired = plan_expiry(metadata, plan.timestamp_ms)
         return (
-            AddSnapshotUpdate(snapshot=snapshot),
-            SetSnapshotRefUpdate.model_validate(
-                {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": plan.snapshot_id}
+            *on_main(
+                metadata, plan.snapshot_id, plan.timestamp_ms, file.location, self._summary(parent, added, removed)
             ),
             *([RemoveSnapshotsUpdate.model_validate({"snapshot-ids": expired})] if expired else []),
             SetPropertiesUpdate(updates=dict(said(plan.frontier))),

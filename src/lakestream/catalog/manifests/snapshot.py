@@ -57,6 +57,27 @@ class SnapshotPlan:
     """Whether the snapshot gets the statistics of the nearest before it: see `statistics`."""
 
 
+def on_main(
+    metadata: TableMetadata, snapshot_id: int, timestamp_ms: int, manifest_list: str, summary: Summary
+) -> tuple[AddSnapshotUpdate, SetSnapshotRefUpdate]:
+    """A snapshot of this manifest list that follows main's, and is main's from then on. Times grow from each to the
+    next."""
+    parent = metadata.current_snapshot()
+    snapshot = Snapshot.model_validate(
+        {
+            "snapshot-id": snapshot_id,
+            "parent-snapshot-id": None if parent is None else parent.snapshot_id,
+            "manifest-list": manifest_list,
+            "sequence-number": metadata.next_sequence_number(),
+            "timestamp-ms": max(timestamp_ms, metadata.last_updated_ms + 1),
+            "summary": summary,
+            "schema-id": metadata.current_schema_id,
+        }
+    )
+    ref = {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot_id}
+    return AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(ref)
+
+
 class SnapshotBuilder:
     """One attempt. `written` is told of every file before it is made."""
 
@@ -97,22 +118,10 @@ class SnapshotBuilder:
             writer.add_manifests(manifests)
         if metadata.format_version > 1:
             self._index.written(file.location, manifests, self._live, self._shape)
-        snapshot = Snapshot.model_validate(
-            {
-                "snapshot-id": plan.snapshot_id,
-                "parent-snapshot-id": None if parent is None else parent.snapshot_id,
-                "manifest-list": file.location,
-                "sequence-number": metadata.next_sequence_number(),
-                "timestamp-ms": max(plan.timestamp_ms, metadata.last_updated_ms + 1),
-                "summary": self._summary(parent, added, removed),
-                "schema-id": metadata.current_schema_id,
-            }
-        )
         expired = plan_expiry(metadata, plan.timestamp_ms)
         return (
-            AddSnapshotUpdate(snapshot=snapshot),
-            SetSnapshotRefUpdate.model_validate(
-                {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": plan.snapshot_id}
+            *on_main(
+                metadata, plan.snapshot_id, plan.timestamp_ms, file.location, self._summary(parent, added, removed)
             ),
             # Before snapshots go: statistics go with theirs.
             *(carried(metadata, plan.snapshot_id) if plan.carries_statistics else ()),
