@@ -110,6 +110,7 @@ _GROUP_CODES: Final = {
 }
 
 NO_AUTHORIZER: Final = "clients are not asked who they are, so there are no ACLs: everybody may do everything"
+NO_QUORUM: Final = "brokers share one metadata store: there is no quorum to change"
 NO_TRANSACTIONS: Final = "transactions are not served yet: send records without a transactional id"
 
 

@@ -8,17 +8,13 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from lakestream.access import Operation
-from lakestream.errors import NotAuthorized
 from lakestream.kafka.apis.api import Context, Reply, api
-from lakestream.kafka.errors import NO_AUTHORIZER, code_of
+from lakestream.kafka.apis.authorized import denied_or
+from lakestream.kafka.errors import NO_AUTHORIZER
 
 
 async def handle(context: Context, request: Any) -> Reply:
-    code, message = ErrorCode.security_disabled, NO_AUTHORIZER
-    try:
-        context.streams.cluster.check(context.principal, Operation.ALTER)
-    except NotAuthorized as error:
-        code, message = code_of(error), str(error)
+    code, message = denied_or(context, Operation.ALTER, ErrorCode.security_disabled, NO_AUTHORIZER)
     return {"results": [{"error_code": code, "error_message": message} for _ in request.creations]}
 
 

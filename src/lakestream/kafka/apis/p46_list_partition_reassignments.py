@@ -8,17 +8,12 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from lakestream.access import Operation
-from lakestream.errors import NotAuthorized
 from lakestream.kafka.apis.api import Context, Reply, api
-from lakestream.kafka.errors import code_of
+from lakestream.kafka.apis.authorized import denied_or
 
 
 async def handle(context: Context, request: Any) -> Reply:
-    code, message = ErrorCode.none, None
-    try:
-        context.streams.cluster.check(context.principal, Operation.DESCRIBE)
-    except NotAuthorized as error:
-        code, message = code_of(error), str(error)
+    code, message = denied_or(context, Operation.DESCRIBE, ErrorCode.none, None)
     return {"error_code": code, "error_message": message, "topics": ()}
 
 
