@@ -23,6 +23,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
+from support.schemas.avro import framed
 from support.schemas.typed import ORDER
 from support.worlds.doors import duck, http_door
 from support.worlds.embedded import Embedded, embedded
@@ -206,6 +207,44 @@ def test_values_in_json_are_said_as_text(broker: Embedded, door: str, registry: 
     registry.register_schema(f"{topic}-value", ValueSchema(json.dumps(schema), "JSON"))
     with pytest.raises(ForbiddenError, match="are JSON: say each as a text, in _value"):
         table(door, topic).append(rows(id=[1]))
+
+
+def test_values_in_protobuf(broker: Embedded, door: str, registry: SchemaRegistryClient) -> None:
+    """By the first message of the file, in a serializer's framing. A field that is left out and cannot be is its
+    default."""
+    topic = make_topic(broker, "schema_id")
+    text = (
+        'syntax = "proto3"; message Order { int64 id = 1; optional string item = 2; repeated Line lines = 3; }'
+        " message Line { string item = 1; int32 count = 2; }"
+    )
+    schema_id = registry.register_schema(f"{topic}-value", ValueSchema(text, "PROTOBUF"))
+    line = pa.struct([("item", pa.string()), ("count", pa.int32())])
+    lines = pa.array([[{"item": "tea", "count": 2}], []], pa.list_(line))
+    table(door, topic).append(rows(id=[1, 0], item=["x", None], lines=lines))
+    with duck(door) as engine:
+        engine.execute(f"INSERT INTO lake.default.{topic} (item) VALUES ('y')")
+        engine.execute(f"INSERT INTO lake.default.{topic} (_key) VALUES ('gone')")
+        query = f"SELECT id, item, lines, _kind FROM lake.default.{topic} ORDER BY _offset"
+        seen = engine.execute(query).fetchall()
+    frame = framed(schema_id, b"\0")
+    said = [b"\x08\x01\x12\x01x\x1a\x07\x0a\x03tea\x10\x02", b"", b"\x12\x01y"]
+    assert values(broker, topic, 4) == [*(frame + each for each in said), None]
+    assert seen == [
+        (1, "x", [{"item": "tea", "count": 2}], KIND_TYPED),
+        (0, None, [], KIND_TYPED),
+        (0, "y", [], KIND_TYPED),
+        (None, None, None, KIND_TOMBSTONE),
+    ]
+
+
+def test_values_in_json_without_a_schema_are_a_text(broker: Embedded, door: str) -> None:
+    topic = make_topic(broker, "json")
+    table(door, topic).append(rows(value=['{"a":  1}', "[1]", None]))
+    with duck(door) as engine:
+        engine.execute(f"INSERT INTO lake.default.{topic} (value) VALUES ('null')")
+    assert values(broker, topic, 4) == [b'{"a":  1}', b"[1]", None, b"null"]
+    with pytest.raises(ForbiddenError, match="cannot be written by the schema"):
+        table(door, topic).append(rows(value=["no json"]))
 
 
 def test_a_stream_that_begins_as_a_table_takes_rows(

@@ -186,11 +186,11 @@ def _values(table: pa.Table, raw: Binary, written: WrittenBy) -> Binary:
 def _check_values(
     made: Binary, columns: Mapping[str, pa.Array], given: npt.NDArray[np.bool_], written: WrittenBy
 ) -> None:
-    """That what was made says all that was given: what comes out of it is what went in."""
+    """That what was made says all that was given: what comes out of it is what went in. A null says nothing: it is what
+    the schema has for a field that is left out, in Protobuf perhaps 0."""
     buffers = [pa.py_buffer(np.packbits(given, bitorder="little")), pa.py_buffer(made.offsets), pa.py_buffer(made.data)]
     back = decoded(written.shape, pa.Array.from_buffers(pa.binary(), len(given), buffers))
     assert back is not None
-    rows = pa.array(np.flatnonzero(given))
     is_made = (np.diff(made.offsets) > 0) | (written.schema_id == WHOLE)
     if not (is_made & back.is_typed)[given].all():
         raise TableRefused(
@@ -198,6 +198,7 @@ def _check_values(
             " what their types do not take"
         )
     for name, column in columns.items():
+        rows = pa.array(np.flatnonzero(given & (valid_rows(column) != 0)))
         before, after = column.take(rows), back.columns[name].take(rows)
         if not before.equals(after) and repr(before.to_pylist()) != repr(after.to_pylist()):
             raise TableRefused(
