@@ -122,6 +122,7 @@ class SimulatedRewriter:
         own_file_bytes: int,
         compression: Any,
         keep: Keep | None = None,
+        layout: Any = None,
     ) -> list[Rewritten]:
         found = sorted([row for file in files for row in await read_rows(self._objects, file)])
         if keep is not None and found:
