@@ -220,13 +220,26 @@ class _Work:
     async def append(self, candidates: list[Candidate]) -> None:
         """Behind the end, by the newest states. Objects may come in another order than they were committed in: what
         has others before it waits for them, unless nothing else is left."""
-        while await self._append_next(candidates, Waiting(candidates)) or await self._append_next(candidates, None):
+        while await self._append_next(candidates):
             pass
 
-    async def _append_next(self, candidates: list[Candidate], waiting: Waiting | None) -> bool:
-        for candidate in candidates:
-            if self._was_settled(candidate):
-                continue
+    async def _append_next(self, candidates: list[Candidate]) -> bool:
+        settled = [each for each in candidates if self._was_settled(each)]
+        if self.rebuilt.next_offset < self.saved.next_offset:
+            # What was not settled was not in the log then: it takes no place of what was acknowledged by that time.
+            turns = [settled, candidates]
+        else:
+            turns = [[each for each in candidates if each not in settled]] if settled else [candidates]
+        for chosen in turns:
+            for waiting in (Waiting(chosen), None):
+                if await self._append_first(candidates, chosen, waiting):
+                    return True
+        return False
+
+    async def _append_first(
+        self, candidates: list[Candidate], chosen: Sequence[Candidate], waiting: Waiting | None
+    ) -> bool:
+        for candidate in chosen:
             choice, _ = accept(candidate, self.rebuilt.producers, self.rebuilt.next_offset, waiting)
             if choice.accepted:
                 await self.append_choice(candidates, choice)
@@ -234,10 +247,8 @@ class _Work:
         return False
 
     def _was_settled(self, candidate: Candidate) -> bool:
-        """Whether it was known when rows were saved what became of the section. Whatever was in the log then is placed:
-        an upload may arrive when all that told of it has been collected."""
-        if self.rebuilt.next_offset < self.saved.next_offset:
-            return False
+        """Whether it was known when rows were saved what became of the section. Once the log is as long as it was then,
+        whatever was in it is placed: an upload may arrive when all that told of it has been collected."""
         mark = self.saved.sessions.get(candidate.session)
         return candidate.generation < self.saved.fence or (mark is not None and candidate.flush <= mark.flush)
 

@@ -84,6 +84,15 @@ def numbered(producer_id: int, sequence: int, *values: bytes) -> bytes:
     return build_batch(*values, producer=(producer_id, 0, sequence))
 
 
+async def test_what_was_not_settled_when_rows_were_saved_takes_no_place_of_what_was() -> None:
+    """Two uploads, and no receipt of either: rows were saved when the later one was committed, the other one not."""
+    log = Log()
+    log.put("a", build_batch(b"never", b"in", b"it"))
+    log.commit(log.put("b", build_batch(b"zero", b"one"), time_ms=1), receipt=False)
+    rebuilt = await log.rebuild(head=log.head)
+    assert log.read(rebuilt) == log.records | {2: b"never", 3: b"in", 4: b"it"}
+
+
 async def test_what_lies_in_a_gap_is_judged_by_the_log_there_not_by_the_state_saved_later() -> None:
     """A flush whose outcome its broker never learned, and rows that were saved long after it."""
     log = Log()
