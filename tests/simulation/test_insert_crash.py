@@ -15,7 +15,7 @@ from support.worlds.inserting import InsertWorld, insert_world, keyless, placed
 from support.worlds.memory import Crash, Fuse
 
 from lakestream.catalog.engines.unplaced import Unplaced
-from lakestream.errors import LakestreamError, Unavailable
+from lakestream.errors import LakestreamError, TableRefused, Unavailable
 from lakestream.metadata.inserts import InsertedSection, Inserts, LiveInsert
 from lakestream.metadata.log.commit import Batch
 from lakestream.stream.inserting import appending, batching, inserter
@@ -150,7 +150,8 @@ async def test_two_doors_with_the_same_commit(later_ms: int) -> None:
             await world.send(world.door(), rows)
 
         fuse = Fuse(at, other)
-        await send(world, rows, fuse)
+        answer = await send(world, rows, fuse)
+        assert not isinstance(answer, TableRefused), answer
         world.world.clock.ms += 11_000
         assert await world.send(world.door(), rows) is None
         await world.door().resume()

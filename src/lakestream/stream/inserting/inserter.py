@@ -126,11 +126,15 @@ class Inserter:
     async def is_taken(self, topic_id: UUID, snapshot_id: int) -> bool:
         with self._busy.lock((topic_id, snapshot_id)) as lock:
             async with lock:
-                found = await self._inserts.find(topic_id, snapshot_id)
-                if found is None or (isinstance(found, LiveInsert) and found.insert.step == "begun"):
-                    return False
-                await self._end(found)
-                return True
+                return await self._is_ended(topic_id, snapshot_id)
+
+    async def _is_ended(self, topic_id: UUID, snapshot_id: int) -> bool:
+        """False: nobody has decided it yet."""
+        found = await self._inserts.find(topic_id, snapshot_id)
+        if found is None or (isinstance(found, LiveInsert) and found.insert.step == "begun"):
+            return False
+        await self._end(found)
+        return True
 
     async def take(self, rows: Unplaced) -> None:
         with self._busy.lock((rows.topic_id, rows.snapshot_id)) as lock:
@@ -145,7 +149,13 @@ class Inserter:
                 await self._end(found)
                 return
             if batching is None:
-                batching = await self._read(rows)
+                try:
+                    batching = await self._read(rows)
+                except TableRefused:
+                    # Whoever took the same commit meanwhile has deleted its files by now.
+                    if await self._is_ended(rows.topic_id, rows.snapshot_id):
+                        return
+                    raise
             if found is not None and self._is_anothers(found):
                 # Another process is at it: as a rule it has decided in a moment.
                 await asyncio.sleep(_LOOK_AGAIN_S)
