@@ -13,6 +13,7 @@ from simulator.bugs import BUGS, seeds_for
 from simulator.bugs.found import FIRST_SEEDS
 from simulator.disks import DISKS
 from simulator.history import run
+from simulator.inserting import INSERTS
 from simulator.oxia_store import ON_OXIA
 from simulator.policies import KEPT
 from simulator.pool import explain, play
@@ -22,6 +23,7 @@ HISTORIES = 1_000
 UPKEEP_HISTORIES = 150
 OXIA_HISTORIES = 120
 DISK_HISTORIES = 40
+INSERT_HISTORIES = 150
 
 LIMIT = 1_000
 """Histories within which every planted bug is found."""
@@ -89,6 +91,15 @@ def test_no_history_with_disk_stores_breaks_an_invariant() -> None:
         switched += sum("hears that the profile is" in line for line in report.trace)
     assert lost
     assert switched
+
+
+def test_no_history_with_inserts_breaks_an_invariant() -> None:
+    """Rows of an engine become records once, whatever hits the doors; those that a door left, another goes on with."""
+    told = 0
+    for report in play(INSERTS[1], INSERT_HISTORIES, step=INSERTS[0]):
+        assert report.violation is None, explain(report)
+        told += sum("engine is told" in line for line in report.trace)
+    assert told > INSERT_HISTORIES / 5
 
 
 def test_upkeep_happens() -> None:

@@ -1,7 +1,7 @@
 """The servers of the simulation: brokers and pipelines, which crash, sleep and come back."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
@@ -37,7 +37,20 @@ _REST_LEAST_S: Final = 0.05
 
 
 class Disconnected(RetryableError):
-    """The broker is down, or went down before it answered."""
+    """The server is down, or went down before it answered."""
+
+
+async def answered(process: Process, work: Coroutine[Any, Any, T], *, within_s: float) -> T:
+    """What a server's process answers: nothing if it crashes, or takes too long."""
+    task = process.start(work)
+    try:
+        done = await process.world.done(task, within_s=within_s)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if not done or task.cancelled() or not process.alive:
+        raise Disconnected(f"{process.name} does not answer")
+    return task.result()
 
 
 class BrokerActor:
@@ -71,15 +84,7 @@ class BrokerActor:
         async def run() -> T:
             return await work(streams)
 
-        task = process.start(run())
-        try:
-            done = await process.world.done(task, within_s=self._history.scene.patience_s)
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
-        if not done or task.cancelled() or not process.alive:
-            raise Disconnected(f"broker{self.number} does not answer")
-        return task.result()
+        return await answered(process, run(), within_s=self._history.scene.patience_s)
 
     async def coordinate(self, work: Callable[[GroupCoordinator], Awaitable[T]]) -> T:
         """A request of a group's member."""

@@ -32,6 +32,8 @@ class Auditor:
         """Value → where it belongs, how often it may be in the log at the most, whether its producer's order counts."""
         self._renumbered: dict[bytes, int] = {}
         """Value → how often it was sent again in a new epoch."""
+        self._inserted: set[bytes] = set()
+        """Values that an engine's INSERT has as its rows."""
         self.deleted: dict[StreamPartition, dict[int, None]] = {}
         """Offsets that an outside engine deleted, or tried to, and those that folds have taken out."""
         self.retired: dict[StreamPartition, dict[int, None]] = {}
@@ -61,6 +63,32 @@ class Auditor:
         """Sent again in a new epoch: the log knows that the old one is closed, and only the log does."""
         for value in values:
             self._renumbered[value] = self._renumbered.get(value, 0) + 1
+
+    def inserting(self, partition: StreamPartition, values: Sequence[bytes]) -> None:
+        """An engine has written rows, which become records once or never, however often their commit is sent."""
+        self.sending(partition, values, 1, ordered=True)
+        self._inserted.update(values)
+
+    def inserted(self, partition: StreamPartition, offsets: Sequence[int | None], values: Sequence[bytes]) -> None:
+        """The engine was told that its statement is done: these of its rows entered the log there. Nowhere: the log is
+        gone."""
+        if not offsets:
+            return
+        found = [offset for offset in offsets if offset is not None]
+        if len(found) < len(values):
+            missing = values[offsets.index(None)]
+            self.fail(f"I3: an INSERT is answered, and {missing!r} never entered the log of {partition.index}")
+        if any(one >= other for one, other in pairwise(found)):
+            self.fail(f"I1: rows of an INSERT have lost their order in {partition.index}: {found}")
+        for offset, value in zip(found, values, strict=True):
+            self.told(partition, offset, value, "an engine")
+            self.acked.setdefault(partition, {})[offset] = value
+            self.stored(partition, offset, [value])
+
+    def entered_again(self, partition: StreamPartition, row: Row) -> None:
+        """A value that is in the log already was appended."""
+        if row.value in self._inserted:
+            self.fail(f"I1: {row.value!r} was inserted once, and enters {partition.index} again at {row.offset}")
 
     def told(self, partition: StreamPartition, offset: int, value: bytes, who: str) -> None:
         """Somebody was told that `value` is at `offset`: nobody may ever be told otherwise."""

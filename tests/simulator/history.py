@@ -35,6 +35,7 @@ from simulator.delta import SimulatedDelta
 from simulator.disks import DISKS, DiskActor, HastyActor, SimulatedDisks
 from simulator.freshener import DOORS, FreshenerActor
 from simulator.groups import MemberActor, StrangerActor
+from simulator.inserting import INSERTS, SETTINGS, Inserting, small_inserts, with_inserts
 from simulator.keeper import KeeperActor, small_folds
 from simulator.loop import START_S, SimulatedLoop, Stuck
 from simulator.losses import LOSSES, LossActor
@@ -75,7 +76,7 @@ def run(seed: int) -> Report:
     history = History(seed, loop)
     violation: str | None = None
     try:
-        with watched(history.auditor.fail), small_folds(), history.first_sequence(), hasty():
+        with watched(history.auditor.fail), small_folds(), history.first_sequence(), hasty(), small_inserts():
             loop.run_until_complete(history.play())
     except Violation as error:
         violation = str(error)
@@ -105,6 +106,11 @@ class History:
         kept = policy_of(self.seed, scene)
         self.policy = kept or MERGES
         self.scene = scene if kept is None else suited(scene, kept)
+        has_inserts = self.seed % INSERTS[0] == INSERTS[1]
+        if has_inserts:
+            self.scene = with_inserts(self.scene, self.seed)
+        self.settings = {**self.policy.settings, **(SETTINGS if has_inserts else {})}
+        """The topic's."""
         self.world = World(self.loop, random, self.scene.faults)
         self.auditor = Auditor(self.world)
         self.is_on_oxia = self.seed >= ON_OXIA
@@ -124,6 +130,7 @@ class History:
         self.membership = Membership(self, min(self.scene.session_ms, self.scene.rebalance_ms) / 1000)
         self.watcher.membership = self.membership
         self._keepers = [KeeperActor(self, number) for number in range(0 if kept is None else 2)]
+        self._inserting = Inserting(self) if has_inserts else None
         self._background: list[asyncio.Task[Any]] = []
 
     def first_sequence(self) -> AbstractContextManager[object]:
@@ -153,7 +160,8 @@ class History:
     async def play(self) -> None:
         scene, random = self.scene, self.world.random
         self.loop.call_later(_FAULTS_MOST_S, self.world.calm)
-        for server in (*self._brokers, *self._pipelines):
+        doors = [] if self._inserting is None else self._inserting.doors
+        for server in (*self._brokers, *self._pipelines, *doors):
             self._spawn(server.live())
         await self._owner.create()
         visitors: list[Visitor] = [
@@ -164,6 +172,7 @@ class History:
             *([EngineActor(self)] if scene.engine else []),
             *([FreshenerActor(self)] if self.seed % DOORS[0] == DOORS[1] else []),
             *([] if self.disks is None else [DiskActor(self, self.disks), HastyActor(self)]),
+            *([] if self._inserting is None else [self._inserting.engine]),
             *([LossActor(self)] if self.seed % LOSSES[0] == LOSSES[1] else []),
         ]
         visiting = [self._spawn(visitor.live()) for visitor in visitors]
@@ -194,6 +203,9 @@ class History:
         )
         await self._until(
             lambda: not any(keeper.is_at_work for keeper in self._keepers), "I7: a keeper does not come round"
+        )
+        await self._until(
+            lambda: self._inserting is None or self._inserting.is_done(), "I7: an insert does not come to its end"
         )
         begun = {pipeline: pipeline.begun for pipeline in self._pipelines}
         await self._until(

@@ -136,12 +136,17 @@ class Watcher:
         shard = shard_of(partition)
         if shard not in self._heads:
             return None
-        appended = self._appended.get(shard, {})
-        offsets = [appended.get(value) for value in values]
+        offsets = self.offsets_of(partition, values)
         first = offsets[0]
         if first is None or offsets != list(range(first, first + len(values))):
             self._auditor.fail(f"I3: {values[0]!r} is acknowledged as a duplicate, and was never appended: {offsets}")
         return first
+
+    def offsets_of(self, partition: StreamPartition, values: Sequence[bytes]) -> list[int | None]:
+        """Where they entered the log, or None each. Empty: the log is gone."""
+        shard = shard_of(partition)
+        appended = self._appended.get(shard, {})
+        return [appended.get(value) for value in values] if shard in self._heads else []
 
     def table_rows(self, view: View) -> list[Row]:
         return [row for file in view.files for row in self._file(file.path)]
@@ -310,8 +315,11 @@ class Watcher:
             self._auditor.fail(f"I1: {extent.object_key} enters {shard[-8:]} a second time, at {extent.base_offset}")
         self._entered.add(place)
         data = (self.object_data(extent.object_key) or b"")[extent.position : extent.position + extent.length]
+        appended = self._appended.setdefault(shard, {})
         for row in rows(data, 0, extent.base_offset):
-            self._appended.setdefault(shard, {})[row.value] = row.offset
+            if row.value in appended:
+                self._auditor.entered_again(partition_of(shard), row)
+            appended[row.value] = row.offset
 
     def _check_tail(self, shard: str, head: Head, extents: list[Extent]) -> None:
         """I4: what is not in an extent is in the table. I2: extents are dense up to the end."""

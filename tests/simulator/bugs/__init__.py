@@ -3,7 +3,7 @@
 They break the real code from outside, at its public seams, for the length of one context, and exist nowhere else.
 """
 
-from simulator.bugs import appending, coordinating, copying, keeping, losing, moving, oxia, reading, telling
+from simulator.bugs import appending, coordinating, copying, inserting, keeping, losing, moving, oxia, reading, telling
 from simulator.bugs.registry import BUGS, seeds_for
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "appending",
     "coordinating",
     "copying",
+    "inserting",
     "keeping",
     "losing",
     "moving",

@@ -1,6 +1,6 @@
 """The first seed that found each planted bug when `python -m simulator.bugs` last measured it: from 1 on, of bugs in
-the upkeep of tables, and of those that a loss of the store shows, among the seeds that have it; of bugs on Oxia, among
-the seeds that play there."""
+the upkeep of tables, in INSERTs, and of those that a loss of the store shows, among the seeds that have it; of bugs on
+Oxia, among the seeds that play there."""
 
 from typing import Final
 
@@ -8,6 +8,7 @@ FIRST_SEEDS: Final = {
     "ack-before-commit": 1,
     "acked-on-one-store": 32,
     "any-sequence-begins": 62,
+    "begun-taken-for-inserted": 43,
     "cache-served-across-recreation": 16,
     "catalog-retries-on-a-new-head": 42,
     "collector-forgets-a-store": 19,
@@ -16,6 +17,7 @@ FIRST_SEEDS: Final = {
     "counter-derived-from-the-last-extent": 4,
     "cut-trusts-the-feed": 197,
     "dead-brokers-touches-are-not-missed": 284,
+    "decided-insert-given-up": 613,
     "delay-from-the-global-random": 3,
     "delete-before-the-grace": 80,
     "delete-without-fence": 80,
@@ -45,6 +47,7 @@ FIRST_SEEDS: Final = {
     "mirror-of-a-view-from-before-the-log": 22_275,
     "missing-object-taken-for-a-gap": 19,
     "name-instead-of-uuid": 7,
+    "objects-of-inserts-taken-for-dead": 4438,
     "off-by-one-range-delete": 2,
     "offsets-by-a-cached-name": 90,
     "offsets-of-a-group-in-use-lapse": 72,

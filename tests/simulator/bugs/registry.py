@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 from simulator.disks import DISKS
 from simulator.freshener import DOORS
+from simulator.inserting import INSERTS
 from simulator.losses import LOSSES
 from simulator.oxia_store import ON_OXIA
 from simulator.policies import KEPT
@@ -45,6 +46,12 @@ def door_bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]
 def disk_bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
     """One that shows only where there are disk stores."""
     _SHOWN_IN[_name(plant)] = DISKS
+    return bug(plant)
+
+
+def insert_bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
+    """One that shows only where an engine inserts rows."""
+    _SHOWN_IN[_name(plant)] = INSERTS
     return bug(plant)
 
 

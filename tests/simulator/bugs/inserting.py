@@ -1,0 +1,41 @@
+"""Bugs on the way of an engine's rows into the log."""
+
+from collections.abc import Iterator
+from uuid import UUID
+
+import msgspec
+
+from lakestream.frontier.collecting import collector
+from lakestream.metadata.inserts import Inserts, LiveInsert, sessions_of
+from lakestream.stream.inserting.inserter import Inserter
+from simulator.bugs.registry import insert_bug, swapped
+
+
+@insert_bug
+def objects_of_inserts_taken_for_dead() -> Iterator[None]:
+    """What no log names yet nobody needs, so the collector thinks."""
+    with swapped(collector, sessions_of, lambda _: frozenset()):
+        yield
+
+
+@insert_bug
+def begun_taken_for_inserted() -> Iterator[None]:
+    """Whoever asks again is told that it is done, though nobody has promised yet to go on with it."""
+
+    async def taken(self: Inserter, topic_id: UUID, snapshot_id: int) -> bool:
+        return await self._inserts.find(topic_id, snapshot_id) is not None
+
+    with swapped(Inserter, Inserter.is_taken, taken):
+        yield
+
+
+@insert_bug
+def decided_insert_given_up() -> Iterator[None]:
+    """Parts of it may be in the log, and whoever sends it again begins with a new producer."""
+    real = Inserts.live
+
+    async def blind(self: Inserts) -> list[LiveInsert]:
+        return [each._replace(insert=msgspec.structs.replace(each.insert, step="begun")) for each in await real(self)]
+
+    with swapped(Inserts, real, blind):
+        yield
