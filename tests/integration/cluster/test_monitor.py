@@ -83,7 +83,7 @@ def test_a_broker_tells_what_it_does(monitored: tuple[ProcessWorld, int]) -> Non
     assert get(made.http_port, "/ready") == (200, '{"status":"ready"}')
     told = families(text) | families(door)
     assert told - documented() == set(), "docs/METRICS.md lacks these"
-    pipelines = {name for name in documented() if name.startswith("lakestream_pipeline_")}
+    pipelines = {name for name in documented() if name.startswith(("lakestream_pipeline_", "lakestream_derived_"))}
     assert documented() - pipelines - told == set(), "docs/METRICS.md has these, and nobody counts them"
 
 

@@ -63,6 +63,12 @@ def is_free(port: int) -> bool:
         return True
 
 
+def _answers(port: int) -> bool:
+    """Whether somebody listens. A port may be taken by the connections of a process that was killed."""
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0
+
+
 @dataclass
 class Running:
     """One of our processes. Its output is in `log`."""
@@ -128,7 +134,7 @@ class ProcessWorld:
         where = ("--port", str(self.http_port), "--data", str(self.data))
         self.http = self._start("http", *where, environment=self.environment)
         deadline = time.monotonic() + START_S
-        while is_free(self.http_port):
+        while not _answers(self.http_port):
             assert self.http.process.poll() is None, self.http.output
             assert time.monotonic() < deadline, self.http.output
             time.sleep(0.02)
