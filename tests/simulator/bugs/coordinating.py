@@ -75,7 +75,8 @@ def offsets_by_a_cached_name() -> Iterator[None]:
 
     async def cached_first(self: TopicRights, principal: Any, operation: Any, keys: Any) -> FoundTopics:
         wanted = list(keys)
-        return self.cached(principal, operation, wanted) or await real(self, principal, operation, wanted)
+        asked = [(key, 0) for key in wanted]
+        return self.cached(principal, operation, asked) or await real(self, principal, operation, wanted)
 
     with swapped(TopicRights, real, cached_first):
         yield
