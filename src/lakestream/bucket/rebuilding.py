@@ -224,12 +224,11 @@ class _Work:
             pass
 
     async def _append_next(self, candidates: list[Candidate]) -> bool:
-        settled = [each for each in candidates if self._was_settled(each)]
         if self.rebuilt.next_offset < self.saved.next_offset:
-            # What was not settled was not in the log then: it takes no place of what was acknowledged by that time.
-            turns = [settled, candidates]
+            # What came later was not in the log then: it takes no place of what was acknowledged by that time.
+            turns = [[each for each in candidates if self._was_early(each)], candidates]
         else:
-            turns = [[each for each in candidates if each not in settled]] if settled else [candidates]
+            turns = [[each for each in candidates if not self._was_settled(each)]]
         for chosen in turns:
             for waiting in (Waiting(chosen), None):
                 if await self._append_first(candidates, chosen, waiting):
@@ -247,10 +246,16 @@ class _Work:
         return False
 
     def _was_settled(self, candidate: Candidate) -> bool:
-        """Whether it was known when rows were saved what became of the section. Once the log is as long as it was then,
-        whatever was in it is placed: an upload may arrive when all that told of it has been collected."""
+        """Whether nothing of the section could enter the log after rows were saved. Once the log is as long as it was
+        then, whatever was in it is placed: an upload may arrive when all that told of it has been collected."""
         mark = self.saved.sessions.get(candidate.session)
-        return candidate.generation < self.saved.fence or (mark is not None and candidate.flush <= mark.flush)
+        return candidate.generation < self.saved.fence or (mark is not None and candidate.flush == mark.flush)
+
+    def _was_early(self, candidate: Candidate) -> bool:
+        """Whether the section may have been in the log when rows were saved. That is no proof: what an object replaces
+        is committed under its later number, before objects that were written in between."""
+        mark = self.saved.sessions.get(candidate.session)
+        return self._was_settled(candidate) or (mark is not None and candidate.flush <= mark.flush)
 
     async def append_choice(self, candidates: list[Candidate], choice: Placement) -> None:
         """What the candidate has beside the choice stays one: a later attempt at the same may have been refused."""
