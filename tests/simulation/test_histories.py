@@ -133,6 +133,7 @@ def test_every_kind_of_fault_happens() -> None:
     assert [fault for fault in FAULTS if fault not in trace] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(BUGS))
 def test_planted_bugs_are_found(name: str) -> None:
     """First with the seed that found it when that was last measured: it changes with whatever a seed plays."""
