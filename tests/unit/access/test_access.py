@@ -44,7 +44,7 @@ def test_each_kind_of_resource_has_its_code(kind: ResourceKind) -> None:
         (StreamTopics, set()),
         (Groups, {"start", "stop"}),
         (SchemaRegistry, {"parsed"}),
-        (EngineCatalog, {"now_ms", "is_there", "json", "location_of"}),
+        (EngineCatalog, {"now_ms", "is_there", "json", "location_of", "told"}),
     ],
 )
 def test_every_call_into_a_facade_brings_its_principal(facade: type, free: set[str]) -> None:
