@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from lakestream.coordination.groups import coordinator, leases, sweeping
+from lakestream.coordination.groups import leases, settling, sweeping
 from lakestream.metadata import groups
 from lakestream.metadata.store import Address, Lease, Transaction
 from lakestream.metadata.stores.memory import MemoryStore
@@ -97,14 +97,14 @@ def members_forgotten_at_a_takeover() -> Iterator[None]:
 @bug
 def members_answered_before_they_are_stored() -> Iterator[None]:
     """Members hear of a generation and their assignments a little before these are on their way to the store."""
-    real = coordinator.GroupCoordinator.save
+    real = settling.Settler.save
 
-    async def hasty(self: coordinator.GroupCoordinator, held: Any) -> bool:
+    async def hasty(self: settling.Settler, held: Any) -> bool:
         held.give_answers()
         await asyncio.sleep(0.2)
         return await real(self, held)
 
-    with swapped(coordinator.GroupCoordinator, real, hasty):
+    with swapped(settling.Settler, real, hasty):
         yield
 
 

@@ -12,17 +12,17 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
 
+from lakestream.coordination.groups.classic.state import Group, State
+from lakestream.coordination.groups.classic.subscriptions import CONSUMERS, subscribed
 from lakestream.coordination.groups.commits import Offsets
-from lakestream.coordination.groups.keeping import state_of, stored
-from lakestream.coordination.groups.leases import GroupLeases, Held, WaitingAnswer
+from lakestream.coordination.groups.keeping import state_of
+from lakestream.coordination.groups.leases import Held
 from lakestream.coordination.groups.model import GroupError, Join, Joined, Sync, Synced
-from lakestream.coordination.groups.state import Group, State
-from lakestream.coordination.groups.subscriptions import CONSUMERS, subscribed
+from lakestream.coordination.groups.settling import Settler, answering, check, now_ms
 from lakestream.coordination.groups.sweeping import Sweeper
 from lakestream.coordination.settings import GroupSettings
-from lakestream.errors import LakestreamError, NotCoordinator
+from lakestream.errors import NotCoordinator
 from lakestream.metadata.brokers import Broker, rendezvous
 from lakestream.metadata.groups import (
     CommittedOffset,
@@ -37,13 +37,6 @@ from lakestream.model import StreamPartition
 from lakestream.stream.engine import StreamEngine
 
 log = logging.getLogger(__name__)
-
-_SAVE_AGAIN_S = 0.5
-_TIMER_SLACK_S = 0.001
-"""Late rather than early: a timer that fires a rounding error before its deadline would find nothing to do, again and
-again."""
-
-T = TypeVar("T", Joined, Synced)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +60,15 @@ class GroupCoordinator:
         self._engine = engine
         self._store = engine.store
         self._settings = settings
-        self._leases = GroupLeases(engine.store, holder_name(engine.broker), settings, self._taken)
+        self._settler = Settler(engine.store, holder_name(engine.broker), settings, engine.runtime.clock)
+        self._leases = self._settler.leases
         self.sweeper = Sweeper(engine, self._leases, settings)
         self._background: list[asyncio.Task[None]] = []
-        self._ticks: set[asyncio.Task[None]] = set()
-        self.rebalances = 0
+
+    @property
+    def rebalances(self) -> int:
+        """How many generations were begun here."""
+        return self._settler.rebalances
 
     async def start(self) -> None:
         self._background = [
@@ -150,14 +147,14 @@ class GroupCoordinator:
         answer: asyncio.Future[Joined] = asyncio.get_running_loop().create_future()
         held = await self._leases.open(group)
         async with held.lock:
-            self._check(held)
+            check(held)
             held.machine.join(
                 request,
-                _answering(held, answer, lambda joined: Joined(GroupError.NOT_COORDINATOR, joined.member_id)),
+                answering(held, answer, lambda joined: Joined(GroupError.NOT_COORDINATOR, joined.member_id)),
                 lambda: self._new_member_id(request),
-                _now_ms(),
+                now_ms(),
             )
-            await self._settle(held)
+            await self._settler.settle(held)
         return await answer
 
     async def sync(self, group: str, request: Sync) -> Synced:
@@ -166,11 +163,9 @@ class GroupCoordinator:
         if held is None:
             return Synced(GroupError.UNKNOWN_MEMBER)
         async with held.lock:
-            self._check(held)
-            held.machine.sync(
-                request, _answering(held, answer, lambda _: Synced(GroupError.NOT_COORDINATOR)), _now_ms()
-            )
-            await self._settle(held)
+            check(held)
+            held.machine.sync(request, answering(held, answer, lambda _: Synced(GroupError.NOT_COORDINATOR)), now_ms())
+            await self._settler.settle(held)
         return await answer
 
     async def heartbeat(self, group: str, member_id: str, instance_id: str | None, generation: int) -> GroupError:
@@ -178,8 +173,8 @@ class GroupCoordinator:
         if held is None:
             return GroupError.UNKNOWN_MEMBER
         async with held.lock:
-            self._check(held)
-            return held.machine.heartbeat(member_id, instance_id, generation, _now_ms())
+            check(held)
+            return held.machine.heartbeat(member_id, instance_id, generation, now_ms())
 
     async def leave(self, group: str, members: Sequence[tuple[str, str | None]]) -> list[GroupError]:
         """Each member by its id, its instance id, or both; their results in the same order."""
@@ -187,9 +182,9 @@ class GroupCoordinator:
         if held is None:
             return [GroupError.UNKNOWN_MEMBER for _ in members]
         async with held.lock:
-            self._check(held)
-            results = [held.machine.leave(member_id, instance_id, _now_ms()) for member_id, instance_id in members]
-            await self._settle(held)
+            check(held)
+            results = [held.machine.leave(member_id, instance_id, now_ms()) for member_id, instance_id in members]
+            await self._settler.settle(held)
             return results
 
     async def commit(
@@ -215,8 +210,8 @@ class GroupCoordinator:
         async with held.commit_order:
             offsets = await find()
             async with held.lock:
-                self._check(held)
-                error = held.machine.commit_error(member_id, instance_id, generation, _now_ms())
+                check(held)
+                error = held.machine.commit_error(member_id, instance_id, generation, now_ms())
                 if error is not GroupError.NONE or not offsets:
                     return error
                 stored = held.commits.add(offsets)
@@ -248,7 +243,7 @@ class GroupCoordinator:
         if held is None:
             return GroupError.UNKNOWN_GROUP, nothing
         async with held.lock:
-            self._check(held)
+            check(held)
             await held.commits.drained()
             machine = held.machine
             if not (machine.generation or machine.members or await committed_offsets(self._store, group)):
@@ -274,7 +269,7 @@ class GroupCoordinator:
         if held is None:
             return GroupError.UNKNOWN_GROUP
         async with held.lock:
-            self._check(held)
+            check(held)
             if held.machine.members or held.machine.pending:
                 return GroupError.NOT_EMPTY
             await held.commits.drained()
@@ -287,95 +282,5 @@ class GroupCoordinator:
                 await self._leases.give_back(held)
         return GroupError.NONE
 
-    def _check(self, held: Held) -> None:
-        if held.dropped:
-            raise NotCoordinator(f"group {held.name} is coordinated elsewhere")
-
     def _new_member_id(self, request: Join) -> str:
         return f"{request.instance_id or request.client_id}-{self._engine.runtime.new_id()}"
-
-    async def _settle(self, held: Held) -> None:
-        """Begins the next generation if everyone is there, stores what has changed, gives the answers that waited for
-        that, and sets the clock for whatever is next."""
-        machine, begun = held.machine, False
-        while machine.ready(_now_ms()):
-            machine.begin_generation(_now_ms())
-            begun = True
-        is_stored_now = not machine.unsaved or await self.save(held)
-        if is_stored_now:
-            held.give_answers()
-        if begun:
-            self.rebalances += 1
-            log.info(
-                "group %s: generation %d with %d members, %s",
-                held.name,
-                machine.generation,
-                len(machine.members),
-                machine.state.value,
-            )
-        self._arm(held, machine.next_deadline_ms() / 1000 if is_stored_now else _now_ms() / 1000 + _SAVE_AGAIN_S)
-
-    async def save(self, held: Held) -> bool:
-        """Before anybody hears of it. False: it is not known whether the store has it."""
-        since_ms = held.unsaved_since_ms = held.unsaved_since_ms or _now_ms()
-        await held.commits.drained()
-        kept = stored(held.machine, held.state, self._engine.runtime.clock.now_ms())
-        try:
-            await held.rows.save(*kept)
-        except NotCoordinator:
-            self._leases.drop(held)
-            raise
-        except LakestreamError as error:
-            log.warning("group %s waits for the store: %s", held.name, error)
-            return False
-        held.state, held.machine.unsaved, held.unsaved_since_ms = kept.state, False, None
-        held.machine.postpone(_now_ms() - since_ms)
-        return True
-
-    def _arm(self, held: Held, due_s: float) -> None:
-        """Heartbeats only push deadlines back, so a timer that is set earlier finds nothing to do and is set anew."""
-        if held.timer is not None:
-            if held.timer.when() <= due_s and not held.timer.cancelled():
-                return
-            held.timer.cancel()
-        held.timer = None
-        if due_s != float("inf") and not held.dropped:
-            held.timer = asyncio.get_running_loop().call_at(due_s + _TIMER_SLACK_S, self._tick, held)
-
-    def _taken(self, held: Held) -> None:
-        """The sessions of the members that were found begin now."""
-        self._arm(held, held.machine.next_deadline_ms() / 1000)
-
-    def _tick(self, held: Held) -> None:
-        held.timer = None
-        task = asyncio.get_running_loop().create_task(self._expire(held))
-        self._ticks.add(task)
-        task.add_done_callback(self._ticks.discard)
-
-    async def _expire(self, held: Held) -> None:
-        async with held.lock:
-            if held.dropped:
-                return
-            # While its members wait for the store, nobody is late.
-            for member_id in () if held.machine.unsaved else held.machine.expire(_now_ms()):
-                log.info("group %s: member %s was not heard of in time", held.name, member_id)
-            with suppress(NotCoordinator):
-                await self._settle(held)
-
-
-def _now_ms() -> float:
-    return asyncio.get_running_loop().time() * 1000
-
-
-def _answering(held: Held, answer: "asyncio.Future[T]", refused: Callable[[T], T]) -> Callable[[T], None]:
-    """Takes the machine's answer and keeps it back until what it says is stored."""
-
-    def keep(value: T) -> None:
-        held.answers.append(WaitingAnswer(lambda: _tell(answer, value), lambda: _tell(answer, refused(value))))
-
-    return keep
-
-
-def _tell(answer: "asyncio.Future[T]", value: T) -> None:
-    if not answer.done():
-        answer.set_result(value)

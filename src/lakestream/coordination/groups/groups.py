@@ -7,10 +7,10 @@ group is there or not. Methods raise `NotAuthorized` and what those of the coord
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from lakestream.access import CLUSTER_NAME, Authorizer, Operation, Principal, ResourceKind, allowed, check
+from lakestream.coordination.groups.classic.state import Group
 from lakestream.coordination.groups.commits import Offsets
 from lakestream.coordination.groups.coordinator import GroupCoordinator, Listed
 from lakestream.coordination.groups.model import GroupError, Join, Joined, Sync, Synced
-from lakestream.coordination.groups.state import Group
 from lakestream.metadata.brokers import Broker
 from lakestream.metadata.groups import CommittedOffset
 from lakestream.model import StreamPartition

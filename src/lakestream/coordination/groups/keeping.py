@@ -6,9 +6,9 @@ and joins again. Sessions begin anew with a new coordinator, and so does the tim
 
 from typing import Final
 
-from lakestream.coordination.groups.members import Member
+from lakestream.coordination.groups.classic.members import Member
+from lakestream.coordination.groups.classic.state import Group, State
 from lakestream.coordination.groups.model import Protocol
-from lakestream.coordination.groups.state import Group, State
 from lakestream.metadata.groups import GroupState, Phase, StoredGroup, StoredMember
 
 _PHASES: Final[dict[State, Phase]] = {

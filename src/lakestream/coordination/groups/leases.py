@@ -9,10 +9,10 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from lakestream.coordination.groups.classic.state import Group
 from lakestream.coordination.groups.commits import CommitQueue
 from lakestream.coordination.groups.keeping import restored
 from lakestream.coordination.groups.model import GroupError
-from lakestream.coordination.groups.state import Group
 from lakestream.coordination.settings import GroupSettings
 from lakestream.errors import LakestreamError, NotCoordinator, Unavailable
 from lakestream.metadata.groups import GroupRows, GroupState, lease_address

@@ -258,7 +258,7 @@ def test_a_timer_that_fires_a_rounding_error_early_is_not_set_for_the_same_momen
                 streams, GroupSettings(min_session_timeout_ms=1, initial_rebalance_delay_ms=0)
             )
             await coordinator.start()
-            expired = coordinator._expire
+            expired = coordinator._settler._expire
             fired = 0
 
             async def counted(held: Held) -> None:
@@ -267,7 +267,7 @@ def test_a_timer_that_fires_a_rounding_error_early_is_not_set_for_the_same_momen
                 if fired <= 1_000:
                     await expired(held)
 
-            coordinator._expire = counted  # type: ignore[method-assign]
+            coordinator._settler._expire = counted  # type: ignore[method-assign]
             for number in range(100):
                 session_ms = 7 + number
                 join = Join("", None, "c", "h", session_ms, 50, "consumer", [Protocol("range", b"")], False, False)

@@ -13,7 +13,7 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lakestream.coordination.groups.members import Member, common_protocols, elect_protocol
+from lakestream.coordination.groups.classic.members import Member, common_protocols, elect_protocol
 from lakestream.coordination.groups.model import (
     Answer,
     GroupError,

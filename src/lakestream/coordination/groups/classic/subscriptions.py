@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-from lakestream.coordination.groups.members import Member
+from lakestream.coordination.groups.classic.members import Member
 
 CONSUMERS: Final = "consumer"
 """The protocol type of groups of consumers."""

@@ -1,0 +1,89 @@
+"""What the rows of a group hold, and under which keys."""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import ClassVar, Final, Literal, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from lakestream.metadata.store import Address
+from lakestream.model import StreamPartition
+
+LEASE: Final = "lease"
+STATE: Final = "state"
+CLAIM: Final = "claim"
+MEMBERS: Final = ("m/", "m0")
+"""Range of all members' keys ("0" is the character after "/")."""
+OFFSETS: Final = ("o/", "o0")
+STORED: Final = ("m/", "statf")
+"""Range of members, offsets and state: what tells a group from a name that somebody only asked for."""
+GROUPS: Final = ("group/", "group0")
+"""Range of all groups' shards."""
+
+Phase = Literal["EMPTY", "PREPARING", "COMPLETING", "STABLE"]
+
+
+class GroupState(msgspec.Struct, frozen=True, array_like=True):
+    """The generation that members may have seen; a coordinator goes on from it and never reuses one. `changed_ms` is
+    since when generation and phase are what they are."""
+
+    stored_format: ClassVar[int] = 3
+
+    generation: int = 0
+    protocol_type: str = ""
+    phase: Phase = "EMPTY"
+    protocol: str | None = None
+    leader: str = ""
+    changed_ms: int = 0
+
+
+class StoredMember(msgspec.Struct, frozen=True, array_like=True):
+    """A member of the present generation. `protocols`: the names it supports, with its own data for each."""
+
+    stored_format: ClassVar[int] = 3
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes
+
+
+class StoredGroup(NamedTuple):
+    state: GroupState
+    members: Sequence[StoredMember] = ()
+
+
+class CommittedOffset(msgspec.Struct, frozen=True, array_like=True):
+    """The next offset to read, as a consumer committed it."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    committed_ms: int
+
+
+def lease_address(group: str) -> Address:
+    return Address(shard_of(group), LEASE)
+
+
+def shard_of(group: str) -> str:
+    return f"{GROUPS[0]}{group}"
+
+
+def member_key(member_id: str) -> str:
+    """Short, whatever name the client has given itself: the member's id begins with it."""
+    return f"m/{blake2b(member_id.encode(), digest_size=16).hexdigest()}"
+
+
+def offset_key(partition: StreamPartition) -> str:
+    return f"o/{partition.topic_id.hex}/{partition.index:08d}"
+
+
+def partition_of(key: str) -> StreamPartition:
+    _, topic, index = key.split("/")
+    return StreamPartition(UUID(topic), int(index))
