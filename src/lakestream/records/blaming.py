@@ -1,6 +1,6 @@
 """Which records of a batch a topic does not take, and why. For the batch that is refused, not for those that pass."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -43,33 +43,57 @@ def blame(run: Buffer, rules: BatchRules, now_ms: int) -> InvalidRecords:
         _OUT_OF_BOUNDS: f"this topic takes timestamps from {max(earliest, 0)} to {latest} now",
     }
     if rules.value_ids is not None:
-        texts |= _schema_texts(kinds, rules.value_ids)
+        texts |= _schema_texts("value", kinds, rules.value_ids)
     faults = [(index, texts[fault]) for index, fault in found]
-    told = f"{len(faults)} of its records are at fault, the first is number {faults[0][0]}: {faults[0][1]}"
+    told = _told(faults)
     unknown = frozenset(fault for fault in kinds if fault >= 0)
     if rules.value_ids is not None and unknown:
         return UnknownSchema(told, faults, rules.value_ids.subject, unknown)
     return InvalidTimestamp(told, faults) if _OUT_OF_BOUNDS in kinds else InvalidRecords(told, faults)
 
 
+def check_key_ids(run: Buffer, known: SchemaIds) -> None:
+    """`run` is one batch. Raises `UnknownSchema`, `InvalidRecords` for keys that do not begin with one of the ids; a
+    record without a key passes."""
+    found: list[tuple[int, int]] = []
+    for columns in decode([Run(0, 0, run)], Arena(max(len(run), _ARENA_BYTES))):
+        fault = _schema_faults(columns.key, known)
+        rows = np.flatnonzero(fault != _NO_FAULT)
+        found += zip(columns.offset[rows].tolist(), fault[rows].tolist(), strict=True)
+    if not found:
+        return
+    kinds = {fault for _, fault in found}
+    texts = _schema_texts("key", kinds, known)
+    faults = [(index, texts[fault]) for index, fault in found]
+    unknown = frozenset(fault for fault in kinds if fault >= 0)
+    if unknown:
+        raise UnknownSchema(_told(faults), faults, known.subject, unknown)
+    raise InvalidRecords(_told(faults), faults)
+
+
+def _told(faults: Sequence[tuple[int, str]]) -> str:
+    return f"{len(faults)} of its records are at fault, the first is number {faults[0][0]}: {faults[0][1]}"
+
+
 def _schema_faults(values: Binary, known: SchemaIds) -> npt.NDArray[np.int64]:
-    """A record without a value says nothing that a schema could be for."""
+    """A null says nothing that a schema could be for."""
     ids = framed_ids(values)
     fault = np.where(np.isin(ids, known.ids), _NO_FAULT, np.where(ids < 0, _UNFRAMED, ids))
     return np.where(values.valid == 0, _NO_FAULT, fault)
 
 
-def _schema_texts(faults: Iterable[int], known: SchemaIds) -> dict[int, str]:
+def _schema_texts(what: str, faults: Iterable[int], known: SchemaIds) -> dict[int, str]:
+    """`what`: the value or the key."""
     newest = ", ".join(str(each) for each in known.ids[-_TOLD_IDS:].tolist())
     has = f"has {newest}" if len(known.ids) <= _TOLD_IDS else f"has {len(known.ids)}, the newest are {newest}"
     texts = {
-        fault: f"the value names schema {fault}, which is no version of the subject {known.subject}"
+        fault: f"the {what} names schema {fault}, which is no version of the subject {known.subject}"
         f" ({has if len(known.ids) else 'has none'}): register it there first"
         for fault in faults
         if fault >= 0
     }
     texts[_UNFRAMED] = (
-        "the value does not begin with the id of its schema (a zero byte and four bytes): use a serializer of the"
-        f" schema registry, for this topic takes values of the subject {known.subject} only"
+        f"the {what} does not begin with the id of its schema (a zero byte and four bytes): use a serializer of the"
+        f" schema registry, for this topic takes {what}s of the subject {known.subject} only"
     )
     return texts

@@ -2,6 +2,7 @@
 `lakestream.schema.validation` is `full`. A schema is tried as a table's only one, so that no other is in its way."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -29,12 +30,13 @@ _UNEXPLAINED: Final = "the value does not decode by its schema"
 install()
 
 
-def check_values(schemas: Mapping[int, ValueSchema], run: Buffer) -> None:
-    """`run` is one batch of values that are framed with an id among `schemas`, or null. Raises `InvalidRecords` with
-    the records whose values are not of their schema."""
+def check_values(schemas: Mapping[int, ValueSchema], run: Buffer, *, of_keys: bool = False) -> None:
+    """`run` is one batch of values, or keys, that are framed with an id among `schemas`, or null. Raises
+    `InvalidRecords` with the records whose values are not of their schema."""
     faults: list[tuple[int, str]] = []
     for columns in decode([Run(0, 0, run)], Arena(max(len(run), _ARENA_BYTES))):
-        for piece in _pieces(columns):
+        looked_at = replace(columns, value=columns.key) if of_keys else columns
+        for piece in _pieces(looked_at):
             faults += _faults(piece, schemas, EXPLAINED - len(faults))
     if faults:
         raise InvalidRecords(

@@ -1,44 +1,55 @@
-"""What a topic's values may become in a table that has columns of them. Pure."""
+"""What a topic's values and keys may become in a table that has columns of them. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from lakestream.errors import InvalidSetting, RegistryRefused
 from lakestream.metadata.topics.aliases import resolved
-from lakestream.metadata.topics.option_list import VALUE_FORMAT, VALUE_SUBJECT
+from lakestream.metadata.topics.option_list import KEY_FORMAT, KEY_SUBJECT, VALUE_FORMAT, VALUE_SUBJECT
 from lakestream.metadata.topics.options import topic_options
-from lakestream.metadata.topics.tables import value_subject
+from lakestream.metadata.topics.tables import key_subject, value_subject
 from lakestream.schemas.growing import RAW_FORMAT, fits
 from lakestream.schemas.registry.model import parse_subject
-from lakestream.table.shape import TableShape
+from lakestream.table.shape import TableShape, key_shape
 
 
 def changes_values(present: Mapping[str, str], changed: Mapping[str, str]) -> bool:
     """Whether a change of settings is about them."""
     after = resolved(changed, present)
-    return any(present.get(name) != after.get(name) for name in (VALUE_FORMAT, VALUE_SUBJECT))
+    names = (VALUE_FORMAT, VALUE_SUBJECT, KEY_FORMAT, KEY_SUBJECT)
+    return any(present.get(name) != after.get(name) for name in names)
 
 
 def check_values(topic: str, present: Mapping[str, str], changed: Mapping[str, str], shape: TableShape | None) -> None:
-    """Raises `InvalidSetting` for values that the table's columns, which stay, cannot take. Rows that are there were
-    read by schemas of one context, whose ids are others in another one."""
-    after = topic_options(resolved(changed, present))
-    context = _context(topic, after.value_subject)
-    if shape is None or not shape.codec or after.value_format == RAW_FORMAT:
+    """Raises `InvalidSetting` for values or keys that the table's columns, which stay, cannot take. Rows that are there
+    were read by schemas of one context, whose ids are others in another one."""
+    before, after = topic_options(present), topic_options(resolved(changed, present))
+    subjects = [value_subject(topic, each.value_subject) for each in (before, after)]
+    _check(topic, shape, VALUE_FORMAT, after.value_format, VALUE_SUBJECT, subjects)
+    keys = None if shape is None else key_shape(shape)
+    subjects = [key_subject(topic, each.key_subject) for each in (before, after)]
+    _check(topic, keys, KEY_FORMAT, after.key_format, KEY_SUBJECT, subjects)
+
+
+def _check(
+    topic: str, shape: TableShape | None, setting: str, wanted: str, subject_setting: str, subjects: Sequence[str]
+) -> None:
+    before, after = (_context(subject_setting, subject) for subject in subjects)
+    if shape is None or not shape.codec or wanted == RAW_FORMAT:
         return
-    if not fits(shape.codec, after.value_format):
+    if not fits(shape.codec, wanted):
         raise InvalidSetting(
-            f"{VALUE_FORMAT}={after.value_format} cannot be: the columns of topic {topic}'s table are those of"
-            f" {shape.codec}, for good; set raw, or make another topic"
+            f"{setting}={wanted} cannot be: the columns of topic {topic}'s table are those of {shape.codec}, for good;"
+            " set raw, or make another topic"
         )
-    if shape.schemas and context != _context(topic, topic_options(present).value_subject):
+    if shape.schemas and before != after:
         raise InvalidSetting(
-            f"{VALUE_SUBJECT}={after.value_subject} cannot be: the table of topic {topic} has schemas of another"
-            " context, whose ids mean others there"
+            f"{subject_setting}={subjects[-1]} cannot be: the table of topic {topic} has schemas of another context,"
+            " whose ids mean others there"
         )
 
 
-def _context(topic: str, subject: str) -> str:
+def _context(setting: str, subject: str) -> str:
     try:
-        return parse_subject(value_subject(topic, subject)).context
+        return parse_subject(subject).context
     except RegistryRefused as error:
-        raise InvalidSetting(f"{VALUE_SUBJECT}={subject} cannot be: {error}") from error
+        raise InvalidSetting(f"{setting}={subject} cannot be: {error}") from error

@@ -7,6 +7,7 @@ by their names; the others are columns of the value, before or after them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Final, Literal
 
 import msgspec
@@ -81,19 +82,29 @@ SYSTEM_COLUMNS: Final = (
     TableColumn(14, "_crc", "int", True, is_noise=True),
 )
 """Of the log, with the ids that they have in a raw table. Value columns begin at 100."""
-SYSTEM_NAMES: Final = frozenset(column.name for column in SYSTEM_COLUMNS)
+KEY_COLUMN: Final = "_typed_key"
+"""The fields of the record's key, in a struct, where the topic asks for them. Beside `_key`, which has its bytes."""
+SYSTEM_NAMES: Final = frozenset(column.name for column in SYSTEM_COLUMNS) | {KEY_COLUMN}
 
 
 class ValueSchema(msgspec.Struct, frozen=True, array_like=True):
-    """A schema by which values of the table were written: they can be told from the columns without asking anybody.
-    `references`: other schemas that it uses, by name, each before those that need it. `trouble`: why values of it stay
-    bytes; empty: they are columns. `format`: AVRO, PROTOBUF or JSON."""
+    """A schema by which values of the table, or keys, were written: they can be told from the columns without asking
+    anybody. `references`: other schemas that it uses, by name, each before those that need it. `trouble`: why values of
+    it stay bytes; empty: they are columns. `format`: AVRO, PROTOBUF or JSON."""
 
     schema_id: int
     text: str
     references: tuple[tuple[str, str], ...] = ()
     trouble: str = ""
     format: str = "AVRO"
+
+
+class TypedKey(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What fills the column `KEY_COLUMN`, as `TableShape` says it of the value's columns."""
+
+    codec: str = ""
+    schemas: tuple[ValueSchema, ...] = ()
+    plain_schema_id: int | None = None
 
 
 class TableShape(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=True):
@@ -105,6 +116,7 @@ class TableShape(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=Tru
     row_group_bytes: int = 16 * 1024 * 1024
     schemas: tuple[ValueSchema, ...] = ()
     plain_schema_id: int | None = None
+    key: TypedKey | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -131,6 +143,17 @@ class TableShape(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=Tru
         """What Parquet stores, by its path there, in order."""
         for column in self.columns:
             yield from _leaves(column.name, column)
+
+
+_KEPT_SHAPES: Final = 256
+
+
+@lru_cache(_KEPT_SHAPES)
+def key_shape(shape: TableShape) -> TableShape:
+    """Of a table whose values would be the keys of this one: its columns are the fields of `KEY_COLUMN`."""
+    key = shape.key or TypedKey()
+    fields = next((column.below for column in shape.columns if column.name == KEY_COLUMN), ())
+    return TableShape(fields, key.codec, schemas=key.schemas, plain_schema_id=key.plain_schema_id)
 
 
 RAW: Final = TableShape()

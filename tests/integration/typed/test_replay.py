@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.expressions import EqualTo
 from support.schemas.avro import framed, written
@@ -39,22 +38,7 @@ def later(schema_id: int, number: int) -> bytes:
 
 
 def register(topic: TypedTopic, schema_id: int) -> None:
-    """Under an id that values name already, as after a move from another registry."""
-    subject, schema = f"{topic.name}-value", LATER | {"doc": f"of {topic.name}"}
-    for path, method, body in (
-        (f"/mode/{subject}?force=true", "PUT", {"mode": "IMPORT"}),
-        (f"/subjects/{subject}/versions", "POST", {"schema": json.dumps(schema), "id": schema_id}),
-        (f"/mode/{subject}?force=true", "PUT", {"mode": "READWRITE"}),
-    ):
-        answer = requests.request(method, topic.node.registry + path, json=body, timeout=20)
-        assert answer.status_code == 200, answer.text
-
-
-def replayed(topic: TypedTopic, told: list[Replayed] | None = None) -> Replayed:
-    node = topic.node
-    found = node.run(node.topics.by_names([topic.name]))[topic.name]
-    done: Replayed = node.run(replay(node.lake, found, (told if told is not None else []).append))
-    return done
+    topic.register_as(f"{topic.name}-value", LATER | {"doc": f"of {topic.name}"}, schema_id)
 
 
 def test_columns_are_filled_at_the_same_offset(node: Node) -> None:
@@ -66,12 +50,12 @@ def test_columns_are_filled_at_the_same_offset(node: Node) -> None:
         assert [before[n]["_kind"] for n in range(6)] == [
             KIND_RAW, KIND_TYPED, KIND_TOMBSTONE, KIND_RAW, KIND_RAW, KIND_RAW,
         ]  # fmt: skip
-        nothing = replayed(topic)
+        nothing = topic.replay()
         assert (nothing.filled, nothing.left) == (0, 4)
         assert topic.rows() == before
         register(topic, 5001)
         told: list[Replayed] = []
-        done = replayed(topic, told)
+        done = topic.replay(told)
         assert (done.filled, done.left) == (2, 2)
         assert len(told) == done.files == done.of_files
         assert all(len(reason) > 20 for reason in done.reasons)
@@ -87,7 +71,7 @@ def test_columns_are_filled_at_the_same_offset(node: Node) -> None:
         assert [rows[n]["_kind"] for n in (1, 2, 3, 5)] == [KIND_TYPED, KIND_TOMBSTONE, KIND_RAW, KIND_RAW]
         topic.check_fetched()
         snapshot = topic.view().snapshot_id
-        again = replayed(topic)
+        again = topic.replay()
         assert (again.filled, again.left) == (0, 2)
         assert topic.view().snapshot_id == snapshot, "nothing is left to do"
 
@@ -110,7 +94,7 @@ def test_it_goes_on_beside_live_traffic_and_others_commits(node: Node, monkeypat
             return await commit(self, view, **change)
 
         monkeypatch.setattr(type(node.lake.catalog), "commit", late)
-        done = replayed(topic)
+        done = topic.replay()
         monkeypatch.undo()
         assert (done.filled, done.left) == (20, 0)
         assert topic.move() == 5
@@ -141,7 +125,7 @@ def test_a_file_that_is_replaced_meanwhile_is_looked_at_where_its_rows_are(
             return await commit(self, view, **change)
 
         monkeypatch.setattr(type(node.lake.catalog), "commit", late)
-        done = replayed(topic)
+        done = topic.replay()
         monkeypatch.undo()
         assert (done.filled, done.left) == (0, 0), "the other one has done it"
         assert topic.column("_kind") == [KIND_TYPED_AND_RAW] * 10
@@ -157,7 +141,7 @@ def test_rows_that_an_owner_deleted_stay_deleted(node: Node) -> None:
         with closing(RestCatalog("lake", uri=node.uri)) as catalog:
             catalog.load_table("default.deleted").delete(EqualTo("_offset", 3))
         register(topic, 5004)
-        assert replayed(topic).filled == 9
+        assert topic.replay().filled == 9
         assert sorted(topic.rows()) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
 
 
@@ -165,7 +149,7 @@ def test_a_raw_topic_says_so(node: Node) -> None:
     with typed_topic(node, "raw", value_format="raw") as topic:
         topic.produce([later(5005, n) for n in range(10)])
         topic.move()
-        done = replayed(topic)
+        done = topic.replay()
         assert (done.filled, done.left) == (0, 10)
         assert "lakestream.value.format" in next(iter(done.reasons))
 

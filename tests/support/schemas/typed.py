@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import requests
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -16,6 +17,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from pyiceberg.catalog.rest import RestCatalog
 
 from lakestream.frontier.upkeep.maintenance import Maintenance
+from lakestream.frontier.upkeep.replaying import Replayed, replay
 from lakestream.table.view import View
 from support.worlds.source import Node
 
@@ -73,6 +75,22 @@ class TypedTopic:
         settings = msgspec.structs.replace(lake.settings, min_merge_files=2)
         keeper = Maintenance(replace(lake, settings=settings), self.node.topics, name="t", respect_leases=False)
         self.node.run(keeper.maintain(self.node.run(self.node.topics.by_names([self.name]))[self.name]))
+
+    def replay(self, told: list[Replayed] | None = None) -> Replayed:
+        node = self.node
+        found = node.run(node.topics.by_names([self.name]))[self.name]
+        done: Replayed = node.run(replay(node.lake, found, (told if told is not None else []).append))
+        return done
+
+    def register_as(self, subject: str, schema: Any, schema_id: int) -> None:
+        """Under an id that records name already, as after a move from another registry."""
+        for path, method, body in (
+            (f"/mode/{subject}?force=true", "PUT", {"mode": "IMPORT"}),
+            (f"/subjects/{subject}/versions", "POST", {"schema": json.dumps(schema), "id": schema_id}),
+            (f"/mode/{subject}?force=true", "PUT", {"mode": "READWRITE"}),
+        ):
+            answer = requests.request(method, self.node.registry + path, json=body, timeout=20)
+            assert answer.status_code == 200, answer.text
 
     def move(self) -> int:
         return self.node.move()

@@ -7,7 +7,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from lakestream.table.schema import iceberg_schema
-from lakestream.table.shape import Kind, TableColumn, TableShape
+from lakestream.table.shape import Kind, TableColumn, TableShape, ValueSchema, key_shape
 
 _WIDER: frozenset[tuple[Kind, Kind]] = frozenset({("int", "long")})
 
@@ -17,17 +17,25 @@ def check_evolution(before: TableShape, after: TableShape, last_id: int) -> None
     beyond `last_id`, which no column ever had."""
     if before.codec and after.codec != before.codec:
         raise ValueError(f"the codec of a table cannot change from {before.codec} to {after.codec}")
-    kept = set(after.schemas)
-    lost = [schema.schema_id for schema in before.schemas if schema not in kept]
-    if lost:
-        raise ValueError(f"the table would forget its schemas {lost}")
-    numbers = [schema.schema_id for schema in after.schemas]
-    if len(set(numbers)) < len(numbers):
-        raise ValueError("a schema is in the table twice")
+    keys, keys_after = key_shape(before), key_shape(after)
+    if keys.codec and keys_after.codec != keys.codec:
+        raise ValueError(f"the codec of a table's keys cannot change from {keys.codec} to {keys_after.codec}")
+    _check_schemas(before.schemas, after.schemas)
+    _check_schemas(keys.schemas, keys_after.schemas)
     _check_columns(before.columns, after.columns)
     ids, old = [*_ids(after.columns)], {*_ids(before.columns)}
     if len(set(ids)) < len(ids) or any(each <= last_id for each in ids if each not in old):
         raise ValueError(f"a new column needs an id of its own, beyond {last_id}")
+
+
+def _check_schemas(before: Sequence[ValueSchema], after: Sequence[ValueSchema]) -> None:
+    kept = set(after)
+    lost = [schema.schema_id for schema in before if schema not in kept]
+    if lost:
+        raise ValueError(f"the table would forget its schemas {lost}")
+    numbers = [schema.schema_id for schema in after]
+    if len(set(numbers)) < len(numbers):
+        raise ValueError("a schema is in the table twice")
 
 
 def _check_columns(before: Sequence[TableColumn], after: Sequence[TableColumn]) -> None:

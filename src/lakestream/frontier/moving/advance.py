@@ -26,6 +26,7 @@ from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.metadata.topics.tables import clashing_name, table_name
 from lakestream.model import DataFile, StreamPartition, WrittenFile
 from lakestream.schemas.growing import BY_ID, fits
+from lakestream.table.shape import key_shape
 from lakestream.table.view import View
 from lakestream.wal import MAIN_STORE
 
@@ -123,7 +124,7 @@ async def read_tail(lake: Lake, topic: Topic, heads: Mapping[int, Head]) -> DueT
 
 
 def plan_tail(lake: Lake, tail: DueTail, *, tile_size: int) -> Plan:
-    wanted = tail.topic.options.value_format
+    wanted, keys = tail.topic.options.value_format, tail.topic.options.key_format
     target = Target(
         tail.topic.topic_id,
         tail.topic.name,
@@ -136,6 +137,8 @@ def plan_tail(lake: Lake, tail: DueTail, *, tile_size: int) -> Plan:
         disks=lake.wal.named() if any(map(_is_in_disks, tail.due.values())) else (),
         is_typed=fits(tail.view.shape.codec, wanted),
         has_ids=wanted == BY_ID,
+        is_key_typed=fits(key_shape(tail.view.shape).codec, keys),
+        has_key_ids=keys == BY_ID,
     )
     return plan(target, tail.view.frontier, tail.due, tile_size=tile_size)
 

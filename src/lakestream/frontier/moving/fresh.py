@@ -273,7 +273,7 @@ class Freshener:
             planned = plan_tail(self._lake, tail, tile_size=size)
             if planned.ranges:
                 outcomes = await self._lake.runner.run(planned.tiles)
-                if rounds_left and any(outcome.unknown_schemas for outcome in outcomes):
+                if rounds_left and any(outcome.has_unknown for outcome in outcomes):
                     rounds_left -= 1
                     if await self._learned(tail, planned, outcomes):
                         continue

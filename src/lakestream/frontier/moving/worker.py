@@ -294,7 +294,7 @@ class Worker:
             again: list[DueTail] = []
             for tail, plan in asking:
                 found = done.get(tail.topic.topic_id, ())
-                if any(outcome.unknown_schemas for outcome in found):
+                if any(outcome.has_unknown for outcome in found):
                     view = await self._guard(progress, tail.topic, self._learn(tail, plan, found))
                     if view is not tail.view:
                         await discard(self._lake, [file for outcome in found for file in outcome.files])

@@ -12,15 +12,16 @@ from typing import Final
 
 from lakestream.errors import ObjectMissing, RequestError
 from lakestream.frontier.lake import Lake
-from lakestream.frontier.moving.evolving import settle, teach
+from lakestream.frontier.moving.evolving import settle, teach, teach_keys
 from lakestream.frontier.moving.tiles.writing import MAX_UNKNOWN
 from lakestream.frontier.upkeep.rewrite import is_inside, put_in_place
 from lakestream.metadata.topics.list import Topic
 from lakestream.model import DataFile
 from lakestream.records.framing import unknown_ids
-from lakestream.schemas.growing import BY_ID
-from lakestream.table.rewriting.filling import SCOUTED, Filler, Scout
+from lakestream.schemas.growing import BY_ID, RAW_FORMAT
+from lakestream.table.rewriting.filling import Filler, Scout, scouted
 from lakestream.table.rewriting.rewriter import Rewriter, Unmergeable
+from lakestream.table.shape import key_shape
 from lakestream.table.view import View
 
 _ROUNDS_MOST: Final = 10
@@ -77,9 +78,11 @@ class _Files:
         """The view after it. None: somebody else has changed the file, and its rows are where the next view says."""
         count = 0
         try:
-            count, unknown = await self._scouted(view, file)
+            count, unknown, unknown_keys = await self._scouted(view, file)
             if unknown:
                 view = await teach(self.lake, self.topic, view, unknown)
+            if unknown_keys:
+                view = await teach_keys(self.lake, self.topic, view, unknown_keys)
             following = await self._filled(view, file) if count else view
         except Unmergeable as error:
             self.done.reasons[f"their file cannot be rewritten here: {error}"] += count
@@ -91,16 +94,28 @@ class _Files:
             self.done.files += 1
         return following
 
-    async def _scouted(self, view: View, file: DataFile) -> tuple[int, list[int]]:
-        """How many of its rows may be filled, and the schemas that they name and the table does not know."""
+    async def _scouted(self, view: View, file: DataFile) -> tuple[int, list[int], list[int]]:
+        """How many of its rows may be filled, and the schemas that their values and their keys name and the table does
+        not know."""
+        options = self.topic.options
         known = [schema.schema_id for schema in view.shape.schemas]
-        scout = Scout(partial(unknown_ids, known=known, most=MAX_UNKNOWN))
-        await self.rewriter.read(file, await self.rewriter.deleted(view.deletes), SCOUTED, scout.take)
-        by_id = self.topic.options.value_format == BY_ID
-        return scout.row_count, sorted(scout.unknown)[:MAX_UNKNOWN] if by_id else []
+        known_keys = [schema.schema_id for schema in key_shape(view.shape).schemas]
+        scout = Scout(
+            partial(unknown_ids, known=known, most=MAX_UNKNOWN),
+            partial(unknown_ids, known=known_keys, most=MAX_UNKNOWN) if self.fills_keys else None,
+        )
+        columns = scouted(view.shape, keys=self.fills_keys)
+        await self.rewriter.read(file, await self.rewriter.deleted(view.deletes), columns, scout.take, view.shape)
+        unknown = sorted(scout.unknown)[:MAX_UNKNOWN] if options.value_format == BY_ID else []
+        unknown_keys = sorted(scout.unknown_keys)[:MAX_UNKNOWN] if options.key_format == BY_ID else []
+        return scout.row_count, unknown, unknown_keys
+
+    @property
+    def fills_keys(self) -> bool:
+        return self.topic.options.key_format != RAW_FORMAT
 
     async def _filled(self, view: View, file: DataFile) -> View | None:
-        filler = Filler(view.shape)
+        filler = Filler(view.shape, keys=self.fills_keys)
         rewritten = await self.rewriter.rewrite(
             [file],
             view.deletes,

@@ -11,6 +11,8 @@ from lakestream.metadata.topics.option_list import (
     BY_ID,
     COMMIT_INTERVAL,
     ERRORS,
+    KEY_FORMAT,
+    KEY_VALIDATION,
     NO_VALIDATION,
     SCHEMA_VALIDATION,
     TRANSFORM,
@@ -50,9 +52,9 @@ def _automq_value(text: str) -> dict[str, str]:
 
 
 def _automq_key(text: str) -> dict[str, str]:
-    if text.strip() != "raw":
-        raise ValueError("a key is the column _key, as bytes: it takes raw")
-    return {}
+    if text.strip() not in _AUTOMQ_TYPES:
+        raise ValueError(f"it takes one of {', '.join(_AUTOMQ_TYPES)}")
+    return {KEY_FORMAT: _AUTOMQ_TYPES[text.strip()]}
 
 
 def _automq_enable(text: str) -> dict[str, str]:
@@ -66,9 +68,7 @@ def _validation(text: str) -> dict[str, str]:
 
 
 def _key_validation(text: str) -> dict[str, str]:
-    if switch(text):
-        raise ValueError("keys are taken as they are: it takes false")
-    return {}
+    return {KEY_VALIDATION: BY_ID if switch(text) else NO_VALIDATION}
 
 
 def _naming(text: str) -> dict[str, str]:

@@ -32,6 +32,9 @@ VALUE_FORMAT: Final = "lakestream.value.format"
 VALUE_SUBJECT: Final = "lakestream.value.subject"
 STREAM: Final = "lakestream.stream"
 KEY: Final = "lakestream.key"
+KEY_FORMAT: Final = "lakestream.key.format"
+KEY_SUBJECT: Final = "lakestream.key.subject"
+KEY_VALIDATION: Final = "lakestream.key.schema.validation"
 
 
 class Option(NamedTuple):
@@ -137,6 +140,14 @@ OPTIONS: Final = (
         "What values are in the table: raw bytes, or columns by schema_id, latest, json or string.",
     ),
     Option(VALUE_SUBJECT, "", "string", "The subject of the values' schemas; empty: the topic's name with -value."),
+    Option(
+        KEY_FORMAT,
+        "raw",
+        "string",
+        "What keys are in the table: raw bytes, or also the column _typed_key by schema_id, latest, json or string.",
+    ),
+    Option(KEY_SUBJECT, "", "string", "The subject of the keys' schemas; empty: the topic's name with -key."),
+    Option(KEY_VALIDATION, NO_VALIDATION, "string", "What keys must be to be taken: as lakestream.schema.validation."),
 )
 """Those that act. `max.message.bytes` does, too, and has the broker's `message.max.bytes` as its default."""
 

@@ -108,6 +108,10 @@ class TopicOptions:
     the subject's latest (`latest`), as `json` or as a `string`."""
     value_subject: str = ""
     """Of the values' schemas; empty: the topic's own, `subject_of`."""
+    key_format: str = "raw"
+    """What keys are in the table beside their bytes; as `value_format`."""
+    key_subject: str = ""
+    key_validation: str = NO_VALIDATION
     is_table_first: bool = False
     """An engine made it with its table, so that engines may drop and rename both."""
     key: tuple[str, ...] = ()
@@ -170,6 +174,9 @@ def _options(settings: frozenset[tuple[str, str]]) -> TopicOptions:
         schema_validation=get(SCHEMA_VALIDATION, values.schema_validation),
         value_format=get(values.VALUE_FORMAT, values.value_format),
         value_subject=get(values.VALUE_SUBJECT, values.subject),
+        key_format=get(values.KEY_FORMAT, values.value_format),
+        key_subject=get(values.KEY_SUBJECT, values.subject),
+        key_validation=get(values.KEY_VALIDATION, values.schema_validation),
         is_table_first=get(values.STREAM, values.switch),
         key=get(values.KEY, values.words),
     )
@@ -183,11 +190,15 @@ def _upsert(keys: tuple[str, ...], transform: str) -> tuple[str, ...]:
 def check_settings(given: Mapping[str, str], present: Mapping[str, str]) -> None:
     """Whether a topic may be given these settings, where it has those. Raises `InvalidSetting` with a sentence."""
     options = topic_options(given)
-    if options.schema_validation != NO_VALIDATION and options.value_format not in values.NAMING_FORMATS:
-        raise InvalidSetting(
-            f"{SCHEMA_VALIDATION}={options.schema_validation} cannot be with {values.VALUE_FORMAT}="
-            f"{options.value_format}: it is for values that begin with the id of their schema"
-        )
+    for validation, wanted, setting, formats in (
+        (options.schema_validation, options.value_format, SCHEMA_VALIDATION, values.VALUE_FORMAT),
+        (options.key_validation, options.key_format, values.KEY_VALIDATION, values.KEY_FORMAT),
+    ):
+        if validation != NO_VALIDATION and wanted not in values.NAMING_FORMATS:
+            raise InvalidSetting(
+                f"{setting}={validation} cannot be with {formats}={wanted}: it is for what begins with the id of its"
+                " schema"
+            )
     for name, value in given.items():
         if name in _DEFAULTS or name == MAX_MESSAGE_BYTES or present.get(name) == value:
             continue

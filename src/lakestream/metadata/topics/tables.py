@@ -35,6 +35,11 @@ def value_subject(topic: str, chosen: str = "") -> str:
     return chosen or f"{topic}-value"
 
 
+def key_subject(topic: str, chosen: str = "") -> str:
+    """The same of a topic's keys."""
+    return chosen or f"{topic}-key"
+
+
 def clashing_name(name: TableName, topic_id: UUID) -> TableName:
     """For the table of a topic whose name is another's."""
     return TableName(name.namespace, f"{name.name}_{topic_id.hex[:8]}")

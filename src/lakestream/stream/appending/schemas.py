@@ -1,4 +1,4 @@
-"""The schemas that values of topics may name, as this broker knows them, for topics with a schema validation.
+"""The schemas that values and keys of topics may name, as this broker knows them, for topics with a schema validation.
 
 An id is never given to another schema, so what is known stays known: a subject is asked about again only for an id that
 it was not known to have, and every minute for those that left it for good. An id that it did not have a moment ago is
@@ -8,17 +8,25 @@ subject wait for one question. Without the registry known ids go on, and batches
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from lakestream.errors import LakestreamError, RegistryUnavailable, UnknownSchema
 from lakestream.metadata.topics.list import Topic
-from lakestream.metadata.topics.option_list import FULL, NO_VALIDATION, SCHEMA_VALIDATION, VALUE_SUBJECT
-from lakestream.metadata.topics.tables import value_subject
+from lakestream.metadata.topics.option_list import (
+    FULL,
+    KEY_SUBJECT,
+    KEY_VALIDATION,
+    NO_VALIDATION,
+    SCHEMA_VALIDATION,
+    VALUE_SUBJECT,
+)
+from lakestream.metadata.topics.tables import key_subject, value_subject
 from lakestream.objects import Buffer
 from lakestream.records import BatchRules, SchemaIds
+from lakestream.records.blaming import check_key_ids
 from lakestream.schemas.source import SchemaSource
 from lakestream.stream.appending.checking import ReceivedBatch
 from lakestream.table.shape import ValueSchema
@@ -33,8 +41,11 @@ WAIT_S: Final = 5.0
 _SUBJECTS_MOST: Final = 10_000
 _MISSED_MOST: Final = 1_000
 
-ValueCheck = Callable[[Mapping[int, ValueSchema], Buffer], None]
-"""Raises `InvalidRecords` for a batch with values that are not what their schemas say. For a thread."""
+
+class ValueCheck(Protocol):
+    """Raises `InvalidRecords` for a batch with values, or keys, that are not what their schemas say. For a thread."""
+
+    def __call__(self, schemas: Mapping[int, ValueSchema], run: Buffer, *, of_keys: bool = False) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -67,11 +78,14 @@ class TopicSchemas:
 
     def received(self, topic: Topic, run: Buffer, rules: BatchRules) -> ReceivedBatch:
         """A batch with all that its topic asks of it."""
-        if topic.configs.get(SCHEMA_VALIDATION, NO_VALIDATION).strip() == NO_VALIDATION:
+        subject, keys = self._subject_of(topic), self._key_subject_of(topic)
+        if subject is None and keys is None:
             return ReceivedBatch(run, rules)
-        subject = self._subject_of(topic)
-        if subject.asked_s is not None and _now_s() > max(subject.asked_s + REFRESH_S, subject.down_until_s):
-            self._ask(subject)
+        received = ReceivedBatch(run, rules) if subject is None else self._with_values(subject, run, rules)
+        return received if keys is None else self._with_keys(keys, received)
+
+    def _with_values(self, subject: _Subject, run: Buffer, rules: BatchRules) -> ReceivedBatch:
+        self._refresh(subject)
         framed = subject.framed.get(rules)
         if framed is None:
             framed = subject.framed[rules] = replace(rules, value_ids=subject.ids)
@@ -79,10 +93,27 @@ class TopicSchemas:
             return ReceivedBatch(run, framed)
         return ReceivedBatch(run, framed, partial(self._check, subject.schemas))
 
+    def _with_keys(self, subject: _Subject, received: ReceivedBatch) -> ReceivedBatch:
+        """Keys are looked at in a thread, behind all else."""
+        self._refresh(subject)
+        checks: list[Callable[[Buffer], None]] = [] if received.check is None else [received.check]
+        checks.append(partial(check_key_ids, known=subject.ids))
+        if subject.is_full and self._check is not None:
+            checks.append(partial(self._check, subject.schemas, of_keys=True))
+        return received._replace(check=partial(_check_each, checks))
+
+    def _refresh(self, subject: _Subject) -> None:
+        if subject.asked_s is not None and _now_s() > max(subject.asked_s + REFRESH_S, subject.down_until_s):
+            self._ask(subject)
+
     async def look_again(self, topic: Topic, refused: UnknownSchema) -> bool:
         """Whether the subject was asked about since the batch was checked, so that it is to be checked once more.
         Raises `RegistryUnavailable`."""
-        subject, ids = self._subject_of(topic), refused.ids
+        asked = [each for each in (self._subject_of(topic), self._key_subject_of(topic)) if each is not None]
+        looked = [await self._look_for(each, refused.ids) for each in asked if each.name == refused.subject]
+        return any(looked)
+
+    async def _look_for(self, subject: _Subject, ids: frozenset[int]) -> bool:
         if all(subject.missed.get(each, 0.0) > _now_s() for each in ids):
             return False
         subject.wanted |= ids
@@ -103,9 +134,21 @@ class TopicSchemas:
                 subject.missed.popitem(last=False)
         return True
 
-    def _subject_of(self, topic: Topic) -> _Subject:
-        name = value_subject(topic.name, topic.configs.get(VALUE_SUBJECT, "").strip())
-        key = name, topic.configs.get(SCHEMA_VALIDATION, "").strip() == FULL
+    def _subject_of(self, topic: Topic) -> _Subject | None:
+        """None: values are not validated."""
+        wanted = topic.configs.get(SCHEMA_VALIDATION, NO_VALIDATION).strip()
+        if wanted == NO_VALIDATION:
+            return None
+        return self._subject(value_subject(topic.name, topic.configs.get(VALUE_SUBJECT, "").strip()), wanted)
+
+    def _key_subject_of(self, topic: Topic) -> _Subject | None:
+        wanted = topic.configs.get(KEY_VALIDATION, NO_VALIDATION).strip()
+        if wanted == NO_VALIDATION:
+            return None
+        return self._subject(key_subject(topic.name, topic.configs.get(KEY_SUBJECT, "").strip()), wanted)
+
+    def _subject(self, name: str, wanted: str) -> _Subject:
+        key = name, wanted == FULL
         found = self._subjects.get(key)
         if found is None:
             found = self._subjects[key] = _Subject(*key, SchemaIds.of(key[0], ()))
@@ -154,6 +197,11 @@ class TopicSchemas:
                 schemas[each] = schema
         subject.schemas = schemas
         return frozenset(schemas)
+
+
+def _check_each(checks: Sequence[Callable[[Buffer], None]], run: Buffer) -> None:
+    for check in checks:
+        check(run)
 
 
 def _now_s() -> float:

@@ -209,6 +209,11 @@ class Inserter:
             written = _written_by(topic, view.shape, latest)
         except UnknownStream as error:
             raise TableRefused(f"the table of topic {topic.name} is being deleted: no rows can be inserted") from error
+        if topic.options.key_validation != NO_VALIDATION:
+            raise TableRefused(
+                f"topic {topic.name} takes keys of its schemas only, and those of an INSERT are not looked at: set"
+                " lakestream.key.schema.validation=none, or produce the records"
+            )
         keys = tuple(name for name in topic.options.key if name in view.shape.names)
         told = ""
         if topic.options.schema_validation != NO_VALIDATION:

@@ -13,6 +13,7 @@ from lakestream.errors import CorruptObject
 from lakestream.records import Binary, Columns
 from lakestream.table.parquet.codec import decoded, encoded
 from lakestream.table.shape import (
+    KEY_COLUMN,
     KIND_RAW,
     KIND_TOMBSTONE,
     KIND_TYPED,
@@ -21,6 +22,7 @@ from lakestream.table.shape import (
     Kind,
     TableColumn,
     TableShape,
+    key_shape,
 )
 
 _PLAIN_TYPES: Final[dict[Kind, pa.DataType]] = {
@@ -74,9 +76,10 @@ _SYSTEM: Final = {field.name: field for field in _RAW_SCHEMA}
 _NO_ENTRIES: Final = pa.array([], _HEADERS_TYPE.value_type)
 
 
-def to_arrow(columns: Columns, shape: TableShape, *, is_typed: bool = True) -> pa.Table:
+def to_arrow(columns: Columns, shape: TableShape, *, is_typed: bool = True, is_key_typed: bool = True) -> pa.Table:
     """The records as rows of a table of this shape. Shares the columns' memory: use it up before they change. Without
-    `is_typed` values stay bytes, and columns that the shape has for them stay empty."""
+    `is_typed` values stay bytes, and columns that the shape has for them stay empty; so do those of keys without
+    `is_key_typed`."""
     schema = arrow_schema(shape)
     value = binary_array(columns.value, pa.binary())
     kind = np.where(columns.value.valid == 0, KIND_TOMBSTONE, KIND_RAW).astype(np.int32)
@@ -88,6 +91,7 @@ def to_arrow(columns: Columns, shape: TableShape, *, is_typed: bool = True) -> p
         schema_id = typed.schema_ids
         value = _without(columns.value, typed.is_exact)
     headers = schema.field("_headers").type
+    key = binary_array(columns.key, pa.binary())
     has_headers = np.diff(columns.header_offsets) > 0
     has_timestamp = columns.timestamp_ms >= 0
     arrays = {
@@ -96,7 +100,7 @@ def to_arrow(columns: Columns, shape: TableShape, *, is_typed: bool = True) -> p
         "_timestamp": _fixed(columns.timestamp_ms * 1000, has_timestamp, pa.timestamp("us", tz="UTC")),
         "_timestamp_type": pa.array(columns.timestamp_type),
         "_kind": pa.array(kind),
-        "_key": binary_array(columns.key, pa.binary()),
+        "_key": key,
         "_headers": pa.Array.from_buffers(
             headers,
             len(columns),
@@ -114,7 +118,22 @@ def to_arrow(columns: Columns, shape: TableShape, *, is_typed: bool = True) -> p
         "_crc": pa.array(columns.crc),
         **(_nothing(shape, len(columns)) if typed is None else typed.columns),
     }
+    if KEY_COLUMN in schema.names:
+        arrays[KEY_COLUMN] = (
+            typed_keys(key, shape) if is_key_typed else pa.nulls(len(key), schema.field(KEY_COLUMN).type)
+        )
     return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
+
+
+def typed_keys(keys: pa.Array, shape: TableShape) -> pa.StructArray:
+    """`KEY_COLUMN` of a shape that has it: null where a key is null, or none of its schema."""
+    kind = arrow_schema(shape).field(KEY_COLUMN).type
+    found = decoded(key_shape(shape), keys)
+    if found is None:
+        return pa.nulls(len(keys), kind)
+    fields = list(kind)
+    children = [found.columns[field.name] for field in fields]
+    return pa.StructArray.from_arrays(children, fields=fields, mask=pa.array(~found.is_typed))
 
 
 def _nothing(shape: TableShape, rows: int) -> dict[str, pa.Array]:

@@ -63,10 +63,12 @@ class StreamFileWriter:
         compression: Compression = DEFAULT_COMPRESSION,
         *,
         is_typed: bool = True,
+        is_key_typed: bool = True,
     ) -> None:
-        """`is_typed`: values become columns, if the shape has a codec for them."""
+        """`is_typed`: values become columns, if the shape has a codec for them; `is_key_typed`: so do keys."""
         self._shape = shape
         self._is_typed = is_typed
+        self._is_key_typed = is_key_typed
         self._parquet = ParquetFile(sink, shape, compression)
         self._first_partition = -1
         self._last = (-1, -1)
@@ -93,7 +95,7 @@ class StreamFileWriter:
         if not len(columns):
             return np.zeros(KINDS, np.int64)
         self._check_order(columns.partition, columns.offset)
-        rows = to_arrow(columns, self._shape, is_typed=self._is_typed)
+        rows = to_arrow(columns, self._shape, is_typed=self._is_typed, is_key_typed=self._is_key_typed)
         self._write(rows, columns.partition, columns.offset, columns.timestamp_ms)
         return np.bincount(numbers_in(rows.column("_kind").chunk(0)), minlength=KINDS)
 

@@ -89,12 +89,18 @@ class Rewriter:
         return await asyncio.to_thread(_write, tables, stored_bytes, own_file_bytes, shape, compression, keep, layout)
 
     async def read(
-        self, file: DataFile, deleted: Deleted, columns: Sequence[str], take: Callable[[pa.Table], None]
+        self,
+        file: DataFile,
+        deleted: Deleted,
+        columns: Sequence[str],
+        take: Callable[[pa.Table], None],
+        shape: TableShape = RAW,
     ) -> None:
-        """Hands over those of the log's columns and of the rows of a file that are there, by row group, in a thread."""
+        """Hands over those of the columns, which are the log's unless a shape is given, and of the rows of a file that
+        are there, by row group, in a thread."""
         for group in await self._rows.groups(file):
             row_group, footer = group.row_group, group.footer
-            take_there = partial(_take_there, columns=columns, group=group, deleted=deleted, take=take)
+            take_there = partial(_take_there, columns=columns, shape=shape, group=group, deleted=deleted, take=take)
             await self._files.read(row_group, footer, columns, take_there)
 
     async def deleted(self, deletes: Sequence[PositionDeletes]) -> Deleted:
@@ -158,9 +164,14 @@ class Rewriter:
 
 
 def _take_there(
-    table: pa.Table, columns: Sequence[str], group: DecodedGroup, deleted: Deleted, take: Callable[[pa.Table], None]
+    table: pa.Table,
+    columns: Sequence[str],
+    shape: TableShape,
+    group: DecodedGroup,
+    deleted: Deleted,
+    take: Callable[[pa.Table], None],
 ) -> None:
-    take(_there(table, columns, RAW, group, deleted))
+    take(_there(table, columns, shape, group, deleted))
 
 
 def _there(

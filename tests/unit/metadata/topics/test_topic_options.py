@@ -114,6 +114,8 @@ def test_settings_of_others_become_ours() -> None:
     }
     given = {"automq.table.topic.enable": "true", "automq.table.topic.convert.value.type": "by_schema_id"}
     assert resolved(given, {}) == {"lakestream.value.format": "schema_id"}
+    given = {"automq.table.topic.convert.key.type": "by_latest_schema"}
+    assert resolved(given, {}) == {"lakestream.key.format": "latest"}
     assert resolved({"redpanda.iceberg.mode": "key_value"}, {}) == {"lakestream.value.format": "raw"}
     present = {"lakestream.value.format": "raw", "retention.ms": "5"}
     changed = present | {"redpanda.iceberg.mode": "value_schema_id_prefix"}
@@ -128,7 +130,7 @@ def test_settings_of_others_become_ours() -> None:
         {"redpanda.iceberg.mode": "value_schema_id_prefix", "lakestream.value.format": "latest"},
         {"redpanda.iceberg.mode": "key_value", "automq.table.topic.convert.value.type": "string"},
         {"automq.table.topic.enable": "false"},
-        {"automq.table.topic.convert.key.type": "by_schema_id"},
+        {"automq.table.topic.convert.key.type": "by_schema"},
     ],
 )
 def test_settings_of_others_that_cannot_be_are_refused(given: dict[str, str]) -> None:
@@ -153,9 +155,7 @@ def test_validation_by_the_names_of_others(name: str) -> None:
     assert resolved({name: "true"}, {}) == {"lakestream.schema.validation": "id"}
     assert resolved({name: "false"}, {"lakestream.schema.validation": "id"}) == {"lakestream.schema.validation": "none"}
     key = name.replace("value", "key")
-    assert resolved({key: "false"}, {}) == {}
-    with pytest.raises(InvalidSetting, match="keys are taken as they are"):
-        resolved({key: "true"}, {})
+    assert resolved({key: "true"}, {}) == {"lakestream.key.schema.validation": "id"}
 
 
 @pytest.mark.parametrize("prefix", ["confluent", "redpanda"])

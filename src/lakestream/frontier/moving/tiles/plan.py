@@ -45,6 +45,8 @@ class Target:
     disks: tuple[NamedDisk, ...] = ()
     is_typed: bool = False
     has_ids: bool = False
+    is_key_typed: bool = False
+    has_key_ids: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,8 @@ def _tile(target: Target, slices: Iterable[Slice]) -> Tile:
         disks=target.disks,
         is_typed=target.is_typed,
         has_ids=target.has_ids,
+        is_key_typed=target.is_key_typed,
+        has_key_ids=target.has_key_ids,
     )
 
 

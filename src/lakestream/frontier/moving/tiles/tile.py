@@ -43,19 +43,28 @@ class Tile(msgspec.Struct, frozen=True, array_like=True):
     """Values become columns, where the shape has a codec for them. Otherwise they stay bytes, whatever the shape."""
     has_ids: bool = False
     """Values have ids of schemas before them: those that the shape does not know are told with the outcome."""
+    is_key_typed: bool = False
+    has_key_ids: bool = False
+    """The same of keys."""
 
 
 class TileOutcome(msgspec.Struct, frozen=True, array_like=True):
     """The files of one tile, or what went wrong and whether the same tile may succeed later.
 
     The files can be committed as they are. `unknown_schemas`: had the shape known these, more values might be columns;
-    of very many the most frequent. `kinds`: how many rows there are of each `_kind`."""
+    of very many the most frequent. `kinds`: how many rows there are of each `_kind`. `unknown_key_schemas`: as
+    `unknown_schemas`, of keys."""
 
     files: tuple[WrittenFile, ...] = ()
     error: str = ""
     retryable: bool = False
     unknown_schemas: frozenset[int] = frozenset()
     kinds: tuple[int, ...] = ()
+    unknown_key_schemas: frozenset[int] = frozenset()
+
+    @property
+    def has_unknown(self) -> bool:
+        return bool(self.unknown_schemas or self.unknown_key_schemas)
 
 
 _TILES: Final = msgspec.msgpack.Decoder(Tile)

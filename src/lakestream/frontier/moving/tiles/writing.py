@@ -34,7 +34,7 @@ from lakestream.schemas.codecs import warm_up as warm_up_codecs
 from lakestream.table.parquet.seal import sealed_name
 from lakestream.table.parquet.writer import StreamFileWriter
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC_ID, UNPARTITIONED
-from lakestream.table.shape import KIND_RAW, KINDS
+from lakestream.table.shape import KIND_RAW, KINDS, key_shape
 from lakestream.wal import DiskStore, WalStores
 
 MAX_UNKNOWN: Final = 64
@@ -71,7 +71,12 @@ async def write_files(tile: Tile, store: ObjectStore, file_id: UUID, *, ends_at_
         for finished in _files(tile, held, file_id, arena, told):
             await table.put(prefix + finished.key, [finished.data])
             written.append(finished.about)
-    return TileOutcome(tuple(written), unknown_schemas=told.unknown(), kinds=tuple(told.kinds.tolist()))
+    return TileOutcome(
+        tuple(written),
+        unknown_schemas=_frequent(told.values),
+        kinds=tuple(told.kinds.tolist()),
+        unknown_key_schemas=_frequent(told.keys),
+    )
 
 
 def warm_up() -> None:
@@ -92,20 +97,26 @@ class _Finished:
 
 @dataclass(slots=True)
 class _Told:
-    """What is found out about a tile's values on the way."""
+    """What is found out about a tile's records on the way: `values` and `keys` count the ids of schemas before them
+    that are not known."""
 
     kinds: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(KINDS, np.int64))
-    _unknown: Counter[int] = field(default_factory=Counter)
+    values: Counter[int] = field(default_factory=Counter)
+    keys: Counter[int] = field(default_factory=Counter)
 
     def add(self, tile: Tile, columns: Columns, kinds: npt.NDArray[np.int64]) -> None:
         """Only where values stayed bytes can there be ids that are not known."""
         self.kinds += kinds
         if tile.has_ids and kinds[KIND_RAW]:
             known = [schema.schema_id for schema in tile.shape.schemas]
-            self._unknown.update(unknown_ids(columns.value, known, MAX_UNKNOWN))
+            self.values.update(unknown_ids(columns.value, known, MAX_UNKNOWN))
+        if tile.has_key_ids:
+            known = [schema.schema_id for schema in key_shape(tile.shape).schemas]
+            self.keys.update(unknown_ids(columns.key, known, MAX_UNKNOWN))
 
-    def unknown(self) -> frozenset[int]:
-        return frozenset(schema_id for schema_id, _ in self._unknown.most_common(MAX_UNKNOWN))
+
+def _frequent(ids: Counter[int]) -> frozenset[int]:
+    return frozenset(schema_id for schema_id, _ in ids.most_common(MAX_UNKNOWN))
 
 
 class _OpenFile:
@@ -118,7 +129,9 @@ class _OpenFile:
         self._last = last_offset(part)
         self._spec_id = spec_id
         self._sink = io.BytesIO()
-        self._writer = StreamFileWriter(self._sink, tile.shape, tile.compression, is_typed=tile.is_typed)
+        self._writer = StreamFileWriter(
+            self._sink, tile.shape, tile.compression, is_typed=tile.is_typed, is_key_typed=tile.is_key_typed
+        )
 
     def write(self, columns: Columns) -> None:
         self._told.add(self._tile, columns, self._writer.write(columns))
