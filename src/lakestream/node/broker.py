@@ -89,6 +89,7 @@ async def _serve_as(
         StreamMetrics(backends.registry),
         wal=backends.wal,
         disk=settings.disk,
+        has_external_catalog=bool(backends.external_catalog),
     )
     await engine.start()
     try:

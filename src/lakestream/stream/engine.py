@@ -75,6 +75,7 @@ class StreamEngine:
         *,
         wal: WalStores | None = None,
         disk: DiskSettings = NO_DISKS,
+        has_external_catalog: bool = False,
     ) -> None:
         """`wal`: the bucket and the disk stores; None: the bucket alone."""
         self.broker = broker
@@ -88,6 +89,7 @@ class StreamEngine:
         self.quotas = Quotas(store)
         self.cluster_id = ""
         self.bucket_url = objects.url
+        self.has_external_catalog = has_external_catalog
         self.appended_records = self.appended_bytes = 0
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._catalog = catalog

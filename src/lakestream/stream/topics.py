@@ -13,7 +13,7 @@ from lakestream.metadata.topics.tables import table_name
 from lakestream.stream.engine import StreamEngine
 from lakestream.stream.requests import TopicKey
 from lakestream.stream.rights import FoundTopics, TopicRights
-from lakestream.stream.values import changes_values, check_values
+from lakestream.stream.values import changes_values, check_external, check_values
 from lakestream.table.shape import TableShape
 
 
@@ -78,6 +78,8 @@ class StreamTopics:
         """Whoever makes a topic of a table that is there needs to be allowed to write that table, too."""
         if not self._rights.allows_creating(principal, name):
             raise denied(principal, Operation.CREATE, ResourceKind.TOPIC, name)
+        if self._engine.has_external_catalog:
+            check_external({}, configs)
         alias = configs.get(ALIAS)
         if alias:
             table = str(table_name("", alias))
@@ -145,6 +147,8 @@ class StreamTopics:
             changed = change(present)
             if changes_values(present, changed):
                 check_values(name, present, changed, shape)
+            if self._engine.has_external_catalog:
+                check_external(present, changed)
             if not is_disk(present):
                 self._engine.check_profile(changed)
             return changed

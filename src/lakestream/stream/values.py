@@ -4,7 +4,15 @@ from collections.abc import Mapping, Sequence
 
 from lakestream.errors import InvalidSetting, RegistryRefused
 from lakestream.metadata.topics.aliases import resolved
-from lakestream.metadata.topics.option_list import KEY_FORMAT, KEY_SUBJECT, VALUE_FORMAT, VALUE_SUBJECT
+from lakestream.metadata.topics.option_list import (
+    INSERTS,
+    KEY_FORMAT,
+    KEY_SUBJECT,
+    TRANSFORM,
+    UPSERT,
+    VALUE_FORMAT,
+    VALUE_SUBJECT,
+)
 from lakestream.metadata.topics.options import topic_options
 from lakestream.metadata.topics.tables import key_subject, value_subject
 from lakestream.schemas.growing import RAW_FORMAT, fits
@@ -28,6 +36,23 @@ def check_values(topic: str, present: Mapping[str, str], changed: Mapping[str, s
     keys = None if shape is None else key_shape(shape)
     subjects = [key_subject(topic, each.key_subject) for each in (before, after)]
     _check(topic, keys, KEY_FORMAT, after.key_format, KEY_SUBJECT, subjects)
+
+
+def check_external(present: Mapping[str, str], changed: Mapping[str, str]) -> None:
+    """Raises `InvalidSetting` for what a change newly asks for and only the catalog of Lakestream itself can do: it
+    makes the tables, and sees the commits of engines before they are made."""
+    before, after = topic_options(present), topic_options(resolved(changed, present))
+    asked = (
+        (TRANSFORM, after.transform == "debezium", before.transform == "debezium", "makes no tables beside a stream's"),
+        (UPSERT, bool(after.upsert), after.upsert == before.upsert, "makes no tables beside a stream's"),
+        (INSERTS, after.table_inserts, before.table_inserts, "hears of no commit before it is made"),
+    )
+    for setting, is_asked, was_asked, why in asked:
+        if is_asked and not was_asked:
+            raise InvalidSetting(
+                f"{setting} cannot be with an external catalog, where Lakestream {why}: leave the setting out, or keep"
+                " the tables in Lakestream's own catalog"
+            )
 
 
 def _check(

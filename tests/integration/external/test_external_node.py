@@ -1,12 +1,13 @@
 """Processes of a deployment whose tables are in an external catalog, as an operator sets it up: by the environment."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from support.servers.catalogs import NAME, Place, sql_place, variables
 from support.worlds.processes import ProcessWorld, Running, free_ports
 
@@ -48,6 +49,32 @@ def test_the_door_shows_no_second_truth(
     assert httpx.get(f"{door}/health").json() == {"status": "ok"}
     [lag] = httpx.get(f"{door}/lag").json()
     assert lag["topic"] == "orders"
+
+
+def test_what_an_external_catalog_cannot_do_is_refused_when_it_is_asked_for(
+    cluster: Callable[..., ProcessWorld], environment: dict[str, str]
+) -> None:
+    made = cluster(1, environment=environment)
+    produce(made, 1)
+    admin = AdminClient({"bootstrap.servers": made.bootstrap})
+    for name, value in (
+        ("lakestream.table.upsert", "_key"),
+        ("lakestream.value.transform", "debezium"),
+        ("lakestream.table.inserts", "true"),
+        ("automq.table.topic.id.columns", "[id]"),
+    ):
+        ours = name if name.startswith("lakestream") else "lakestream.table.upsert"
+        with pytest.raises(KafkaException, match=f"{re.escape(ours)} cannot be with an external catalog"):
+            admin.create_topics([NewTopic("other", 1, config={name: value})])["other"].result(WAIT_S)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, "orders")
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource.add_incremental_config(entry)
+        with pytest.raises(KafkaException, match=f"{re.escape(ours)} cannot be with an external catalog"):
+            admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "orders")
+    resource.add_incremental_config(ConfigEntry("retention.ms", "1", incremental_operation=AlterConfigOpType.SET))
+    admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
+    assert "other" not in admin.list_topics(timeout=WAIT_S).topics
 
 
 def test_a_catalog_that_nobody_set_up_is_one_sentence(start: Callable[..., Running], tmp_path: Path) -> None:

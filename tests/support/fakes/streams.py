@@ -59,6 +59,7 @@ class FakeStreams:
         self.quotas = Quotas(self.store)
         self.cluster_id = "test-cluster"
         self.bucket_url = "memory://"
+        self.has_external_catalog = False
         self.max_batch_bytes = StreamSettings().max_batch_bytes
         self.budget = MemoryBudget(budget_bytes)
         self.logs: dict[StreamPartition, Log] = {}

@@ -26,6 +26,7 @@ NAMING_FORMATS: Final = frozenset({"raw", "schema_id"})
 DISK: Final = "disk"
 COMMIT_INTERVAL: Final = "lakestream.table.commit.interval.ms"
 ERRORS: Final = "lakestream.errors"
+INSERTS: Final = "lakestream.table.inserts"
 UPSERT: Final = "lakestream.table.upsert"
 TRANSFORM: Final = "lakestream.value.transform"
 VALUE_FORMAT: Final = "lakestream.value.format"
@@ -99,7 +100,7 @@ OPTIONS: Final = (
     Option(
         "lakestream.table.freshness.ms", "1000", "long", "How old a table may be that an engine loads; -1: any age."
     ),
-    Option("lakestream.table.inserts", "false", "boolean", "Whether rows that engines INSERT become records."),
+    Option(INSERTS, "false", "boolean", "Whether rows that engines INSERT become records."),
     Option("lakestream.table.merge.enable", "true", "boolean", "Whether the pipeline merges small files of the table."),
     Option("lakestream.table.name", "", "string", "The table's name, if it shall not follow from the topic's."),
     Option(

@@ -156,7 +156,7 @@ def _options(settings: frozenset[tuple[str, str]]) -> TopicOptions:
         table_formats=get("lakestream.table.formats", values.formats),
         table_commit_interval_ms=get(values.COMMIT_INTERVAL, values.whole),
         table_freshness_ms=get("lakestream.table.freshness.ms", values.limit),
-        table_inserts=get("lakestream.table.inserts", values.switch),
+        table_inserts=get(values.INSERTS, values.switch),
         table_merges=get("lakestream.table.merge.enable", values.switch),
         table_retention_ms=get("lakestream.table.retention.ms", values.limit),
         table_statistics_interval_ms=get("lakestream.table.statistics.interval.ms", values.limit),
@@ -190,14 +190,14 @@ def _upsert(keys: tuple[str, ...], transform: str) -> tuple[str, ...]:
 def check_settings(given: Mapping[str, str], present: Mapping[str, str]) -> None:
     """Whether a topic may be given these settings, where it has those. Raises `InvalidSetting` with a sentence."""
     options = topic_options(given)
-    for validation, wanted, setting, formats in (
-        (options.schema_validation, options.value_format, SCHEMA_VALIDATION, values.VALUE_FORMAT),
-        (options.key_validation, options.key_format, values.KEY_VALIDATION, values.KEY_FORMAT),
+    for what, validation, wanted, setting, formats in (
+        ("values", options.schema_validation, options.value_format, SCHEMA_VALIDATION, values.VALUE_FORMAT),
+        ("keys", options.key_validation, options.key_format, values.KEY_VALIDATION, values.KEY_FORMAT),
     ):
         if validation != NO_VALIDATION and wanted not in values.NAMING_FORMATS:
             raise InvalidSetting(
-                f"{setting}={validation} cannot be with {formats}={wanted}: it is for what begins with the id of its"
-                " schema"
+                f"{setting}={validation} cannot be with {formats}={wanted}: it is for {what} that begin with the id of"
+                " their schema"
             )
     for name, value in given.items():
         if name in _DEFAULTS or name == MAX_MESSAGE_BYTES or present.get(name) == value:

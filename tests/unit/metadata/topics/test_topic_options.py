@@ -174,3 +174,7 @@ def test_values_that_name_no_schema_are_not_looked_at(validation: str, value_for
     with pytest.raises(InvalidSetting, match="values that begin with the id of their schema"):
         check_settings(given, {})
     check_settings(given | {"lakestream.value.format": "schema_id"}, {})
+    given = {"lakestream.key.schema.validation": validation, "lakestream.key.format": value_format}
+    with pytest.raises(InvalidSetting, match="keys that begin with the id of their schema"):
+        check_settings(given, {})
+    check_settings(given | {"lakestream.key.format": "schema_id"}, {})
