@@ -35,7 +35,7 @@ from lakestream.metadata.topics.tables import clashing_name, table_name
 from lakestream.model import StreamPartition
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime
-from lakestream.schemas.registry.restoring import restore_registry
+from lakestream.schemas.registry.storage.restoring import restore_registry
 from lakestream.wal import WAL_PREFIX, WalStores, parse_key
 
 _ALL: Final = ("", "\U0010ffff")

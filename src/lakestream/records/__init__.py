@@ -7,14 +7,14 @@ records are machine code (`kernels`), compiled once per machine: `warm_up` does 
 """
 
 from lakestream.records.batches import BatchInfo, batch_at, control_batch, crc32c, stamp, walk
+from lakestream.records.checking.rewriting import compressed, take
+from lakestream.records.checking.rules import UNBOUNDED_MS, BatchRules, SchemaIds
+from lakestream.records.checking.validation import validate
 from lakestream.records.columns import Arena, Binary, Columns
 from lakestream.records.compression import MAX_DECOMPRESSED_BYTES, BatchCompression, OutOfRoom
 from lakestream.records.decoding import Run, decode
 from lakestream.records.encoding import Encoder, encode
 from lakestream.records.native import warm_up
-from lakestream.records.rewriting import compressed, take
-from lakestream.records.rules import UNBOUNDED_MS, BatchRules, SchemaIds
-from lakestream.records.validation import validate
 
 __all__ = [
     "MAX_DECOMPRESSED_BYTES",

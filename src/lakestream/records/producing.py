@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lakestream.records.batches import BatchInfo, crc32c, walk
+from lakestream.records.checking.rewriting import take
+from lakestream.records.checking.rules import BatchRules
 from lakestream.records.columns import Columns
 from lakestream.records.encoding import BATCH_BYTES, Encoder
 from lakestream.records.layout import (
@@ -21,8 +23,6 @@ from lakestream.records.layout import (
     PRODUCER_ID,
 )
 from lakestream.records.native import Buffer
-from lakestream.records.rewriting import take
-from lakestream.records.rules import BatchRules
 
 _AT_ONCE_BYTES: Final = 4 * 1024 * 1024
 _EPOCH: Final = 0

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from lakestream.errors import RegistryProblem, RegistryRefused
-from lakestream.schemas.registry.draft import Draft
 from lakestream.schemas.registry.model import Schema, Subject
-from lakestream.schemas.registry.rows import (
+from lakestream.schemas.registry.storage.draft import Draft
+from lakestream.schemas.registry.storage.rows import (
     SubjectRow,
     VersionRow,
     content_key,

@@ -6,9 +6,9 @@ from typing import Final
 from lakestream.errors import RegistryProblem, RegistryRefused
 from lakestream.metadata import codec
 from lakestream.metadata.store import Address, Store
-from lakestream.schemas.registry.draft import Draft
 from lakestream.schemas.registry.model import Registered, Schema, Subject
-from lakestream.schemas.registry.rows import (
+from lakestream.schemas.registry.storage.draft import Draft
+from lakestream.schemas.registry.storage.rows import (
     LAST,
     SHARD,
     SchemaId,

@@ -6,10 +6,10 @@ from typing import Final
 import msgspec
 
 from lakestream.errors import RegistryProblem, RegistryRefused
-from lakestream.schemas.registry.draft import Draft
 from lakestream.schemas.registry.formats.format import Dependency, invalid
 from lakestream.schemas.registry.model import Reference, Schema, Subject, parse_subject
-from lakestream.schemas.registry.rows import SubjectRow, schema_key, subject_key
+from lakestream.schemas.registry.storage.draft import Draft
+from lakestream.schemas.registry.storage.rows import SubjectRow, schema_key, subject_key
 
 LATEST: Final = -1
 MOST_REFERENCES: Final = 1000

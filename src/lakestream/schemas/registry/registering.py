@@ -11,13 +11,14 @@ import msgspec
 
 from lakestream.errors import Conflict, RegistryProblem, RegistryRefused
 from lakestream.metadata.store import Store
-from lakestream.schemas.registry.draft import Draft
 from lakestream.schemas.registry.formats.format import Dependency, ParsedSchema
-from lakestream.schemas.registry.kept import KeptSchemas
 from lakestream.schemas.registry.model import Level, Mode, Registered, Schema, Subject
 from lakestream.schemas.registry.parsing import Parser
 from lakestream.schemas.registry.references import Resolved, dependencies_of, resolve
-from lakestream.schemas.registry.rows import (
+from lakestream.schemas.registry.scopes import check_writable, effective
+from lakestream.schemas.registry.storage.draft import Draft
+from lakestream.schemas.registry.storage.kept import KeptSchemas
+from lakestream.schemas.registry.storage.rows import (
     ContextRow,
     SchemaId,
     SubjectRow,
@@ -29,7 +30,6 @@ from lakestream.schemas.registry.rows import (
     schema_key,
     subject_key,
 )
-from lakestream.schemas.registry.scopes import check_writable, effective
 
 FIRST_ID: Final = 1
 MOST_ID: Final = (1 << 31) - 1

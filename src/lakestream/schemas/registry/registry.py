@@ -14,9 +14,7 @@ from lakestream.metadata.store import Store
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime
 from lakestream.schemas.registry import deleting, reading
-from lakestream.schemas.registry.draft import Draft, KeptRow
 from lakestream.schemas.registry.formats.format import ParsedSchema
-from lakestream.schemas.registry.kept import KeptSchemas
 from lakestream.schemas.registry.model import (
     DEFAULT_CONTEXT,
     Mode,
@@ -29,7 +27,6 @@ from lakestream.schemas.registry.parsing import Parser
 from lakestream.schemas.registry.references import dependencies_of
 from lakestream.schemas.registry.registering import Registering, incompatibilities, prepare
 from lakestream.schemas.registry.rights import SubjectRights
-from lakestream.schemas.registry.rows import SchemaId, SubjectRow, content_key, subject_key
 from lakestream.schemas.registry.scopes import (
     DEFAULT_LEVEL,
     change_config,
@@ -38,6 +35,9 @@ from lakestream.schemas.registry.scopes import (
     effective,
     own_row,
 )
+from lakestream.schemas.registry.storage.draft import Draft, KeptRow
+from lakestream.schemas.registry.storage.kept import KeptSchemas
+from lakestream.schemas.registry.storage.rows import SchemaId, SubjectRow, content_key, subject_key
 
 _ATTEMPTS: Final = 50
 _PAUSE_MS: Final = 20

@@ -5,9 +5,9 @@ from typing import Final
 import msgspec
 
 from lakestream.errors import RegistryProblem, RegistryRefused
-from lakestream.schemas.registry.draft import Draft
 from lakestream.schemas.registry.model import DEFAULT_CONTEXT, Level, Mode, Subject, SubjectConfig
-from lakestream.schemas.registry.rows import ContextRow, SubjectRow, context_key, subject_key
+from lakestream.schemas.registry.storage.draft import Draft
+from lakestream.schemas.registry.storage.rows import ContextRow, SubjectRow, context_key, subject_key
 
 DEFAULT_LEVEL: Final = Level.BACKWARD
 

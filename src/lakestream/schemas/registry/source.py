@@ -3,10 +3,10 @@ the pipeline, whose topics' settings name the subject."""
 
 from lakestream.errors import RegistryRefused, RegistryUnavailable, Unavailable
 from lakestream.metadata.store import Store
-from lakestream.schemas.registry.draft import Draft
 from lakestream.schemas.registry.model import Schema, Subject, parse_subject
 from lakestream.schemas.registry.references import dependencies_of
-from lakestream.schemas.registry.rows import SubjectRow, schema_key, subject_key
+from lakestream.schemas.registry.storage.draft import Draft
+from lakestream.schemas.registry.storage.rows import SubjectRow, schema_key, subject_key
 from lakestream.schemas.source import SubjectVersion
 from lakestream.table.shape import ValueSchema
 

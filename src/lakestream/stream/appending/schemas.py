@@ -26,7 +26,7 @@ from lakestream.metadata.topics.option_list import (
 from lakestream.metadata.topics.tables import key_subject, value_subject
 from lakestream.objects import Buffer
 from lakestream.records import BatchRules, SchemaIds
-from lakestream.records.blaming import check_key_ids
+from lakestream.records.checking.blaming import check_key_ids
 from lakestream.schemas.source import SchemaSource
 from lakestream.stream.appending.checking import ReceivedBatch
 from lakestream.table.shape import ValueSchema

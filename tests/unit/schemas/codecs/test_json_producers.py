@@ -17,7 +17,7 @@ from lakestream.schemas.codecs.json.numbers import NUMBER_FORMS, written
 from lakestream.table.shape import KIND_TYPED
 
 install()
-SAMPLES = Path(__file__).parents[2] / "support" / "schemas" / "samples"
+SAMPLES = Path(__file__).parents[3] / "support" / "schemas" / "samples"
 JAVA_17 = {"jackson", "gson", "gson-nulls"}
 """Before 19 it did not write all doubles with the fewest digits."""
 

@@ -4,6 +4,8 @@ import struct
 
 from lakestream.errors import RecordsTooLarge
 from lakestream.records.batches import BatchInfo, crc32c, walk
+from lakestream.records.checking.rules import BatchRules
+from lakestream.records.checking.validation import validate
 from lakestream.records.compression import MAX_DECOMPRESSED_BYTES, BatchCompression, compress, decompress
 from lakestream.records.layout import (
     APPEND_TIME_BIT,
@@ -17,8 +19,6 @@ from lakestream.records.layout import (
     MAX_TIMESTAMP,
 )
 from lakestream.records.native import Buffer
-from lakestream.records.rules import BatchRules
-from lakestream.records.validation import validate
 
 
 def take(

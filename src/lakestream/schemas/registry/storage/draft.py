@@ -7,7 +7,7 @@ import msgspec
 
 from lakestream.metadata import codec
 from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Store, Transaction
-from lakestream.schemas.registry.rows import LAST, SHARD, ContextRow, SubjectRow, encoded
+from lakestream.schemas.registry.storage.rows import LAST, SHARD, ContextRow, SubjectRow, encoded
 
 T = TypeVar("T")
 KeptRow = SubjectRow | ContextRow

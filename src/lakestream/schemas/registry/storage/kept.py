@@ -19,9 +19,9 @@ from lakestream.metadata.counters import cluster_id
 from lakestream.metadata.store import Store
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime
-from lakestream.schemas.registry.draft import KeptRow
 from lakestream.schemas.registry.model import DEFAULT_CONTEXT, Reference, Schema, SchemaType
-from lakestream.schemas.registry.rows import SchemaId, encoded
+from lakestream.schemas.registry.storage.draft import KeptRow
+from lakestream.schemas.registry.storage.rows import SchemaId, encoded
 
 SCHEMAS: Final = "lakestream/schemas/"
 FORMAT: Final = 1

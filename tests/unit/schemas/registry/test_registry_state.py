@@ -12,9 +12,9 @@ from lakestream.metadata.store import Transaction
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.objects.memory import MemoryObjects
 from lakestream.runtime import system
-from lakestream.schemas.registry.kept import SCHEMAS, read_kept_schema
-from lakestream.schemas.registry.restoring import restore_registry
-from lakestream.schemas.registry.rows import SchemaId
+from lakestream.schemas.registry.storage.kept import SCHEMAS, read_kept_schema
+from lakestream.schemas.registry.storage.restoring import restore_registry
+from lakestream.schemas.registry.storage.rows import SchemaId
 
 ALL = ("", "\U0010ffff")
 

@@ -18,7 +18,8 @@ from lakestream.errors import (
     UnsupportedRecords,
 )
 from lakestream.records.batches import HEADER, BatchInfo
-from lakestream.records.blaming import blame
+from lakestream.records.checking.blaming import blame
+from lakestream.records.checking.rules import BatchRules
 from lakestream.records.compression import MAX_DECOMPRESSED_BYTES, ZSTD, Bytes, decompress
 from lakestream.records.layout import (
     APPEND_TIME_BIT,
@@ -35,7 +36,6 @@ from lakestream.records.layout import (
     Status,
 )
 from lakestream.records.native import Buffer, address, kernels
-from lakestream.records.rules import BatchRules
 
 _FRAME_BYTES: Final = MAGIC + 1
 

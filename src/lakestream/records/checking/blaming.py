@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lakestream.errors import InvalidRecords, InvalidTimestamp, UnknownSchema
+from lakestream.records.checking.rules import BatchRules, SchemaIds
 from lakestream.records.columns import Arena, Binary
 from lakestream.records.decoding import Run, decode
 from lakestream.records.framing import framed_ids
 from lakestream.records.layout import NO_TIMESTAMP
 from lakestream.records.native import Buffer
-from lakestream.records.rules import BatchRules, SchemaIds
 
 _ARENA_BYTES: Final = 1024
 _KEYLESS: Final = -1

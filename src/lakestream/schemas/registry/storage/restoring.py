@@ -13,11 +13,11 @@ import msgspec
 from lakestream.metadata import codec
 from lakestream.metadata.store import Address, Entry, Store, Transaction
 from lakestream.objects import ObjectStore
-from lakestream.schemas.registry.draft import KeptRow
-from lakestream.schemas.registry.kept import kept_rows, kept_schemas, read_kept_schema
 from lakestream.schemas.registry.model import Schema, Subject
 from lakestream.schemas.registry.registering import FIRST_ID
-from lakestream.schemas.registry.rows import (
+from lakestream.schemas.registry.storage.draft import KeptRow
+from lakestream.schemas.registry.storage.kept import kept_rows, kept_schemas, read_kept_schema
+from lakestream.schemas.registry.storage.rows import (
     LAST,
     SHARD,
     ContextRow,
