@@ -11,11 +11,15 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from support.clients.records import parse
 from support.worlds.inserting import InsertWorld, insert_world, keyless, placed
 from support.worlds.memory import Crash, Fuse
 
+from lakestream.bucket.found import find_wal
+from lakestream.bucket.rebuilding import rebuild
 from lakestream.catalog.engines.unplaced import Unplaced
 from lakestream.errors import LakestreamError, TableRefused, Unavailable
+from lakestream.metadata.counters import cluster_id
 from lakestream.metadata.inserts import InsertedSection, Inserts, LiveInsert
 from lakestream.metadata.log.commit import Batch
 from lakestream.stream.inserting import appending, batching, inserter
@@ -159,6 +163,46 @@ async def test_two_doors_with_the_same_commit(later_ms: int) -> None:
         return fuse
 
     await at_every_step(scenario)
+
+
+async def test_an_insert_that_is_given_up_at_any_step_is_once_in_a_rebuilt_log() -> None:
+    """Another door gives it up by its own clock. Of the objects from before that nothing tells but their producer."""
+    given_up = 0
+
+    async def scenario(at: int) -> Fuse:
+        nonlocal given_up
+        world, rows = await begun()
+
+        async def give_up() -> None:
+            nonlocal given_up
+            world.world.clock.ms += GIVE_UP_MS
+            given_up += await world.door().resume()
+
+        fuse = Fuse(at, give_up)
+        await send(world, rows, fuse)
+        assert await world.send(world.door(), rows) is None
+        assert await rebuilt_values(world) == VALUES
+        await check(world, rows, taken=True)
+        return fuse
+
+    await at_every_step(scenario)
+    assert given_up
+
+
+async def rebuilt_values(world: InsertWorld) -> list[bytes]:
+    """Of the table and of the logs, as they would be if the metadata store were lost now."""
+    objects = world.world.objects
+    cluster = await cluster_id(world.world.store, world.world.runtime)
+    wal = await find_wal(objects, (cluster,), lambda _: None)
+    view = await world.world.catalog_on(world.world.store).load(world.topic.topic_id)
+    values = [row.value for row in await world.world.rows()]
+    for partition in world.topic.each_partition():
+        sections, fates = wal.sections.get(partition, ()), wal.fates.get(partition, {})
+        found = await rebuild(partition, view.frontier[partition.index], sections, fates, {}, objects.get_range)
+        for extent in found.extents:
+            data = await objects.get_range(extent.object_key, extent.position, extent.length)
+            values += [record.value for record in parse([bytes(data)])]
+    return sorted(values)
 
 
 async def test_a_commit_whose_upload_failed_may_be_sent_again_at_once() -> None:

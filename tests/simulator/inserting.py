@@ -176,11 +176,7 @@ class InsertingEngineActor:
                 statement = await self._write(f"s{number}", topic.topic_id, topic.partitions)
             except LakestreamError:
                 continue
-            for attempt in range(history.scene.sends_most):
-                if attempt:
-                    # Given up meanwhile it has a new producer, and then a log that is rebuilt may have it twice.
-                    for values in statement.values.values():
-                        history.auditor.renumbering(values)
+            for _ in range(history.scene.sends_most):
                 asked = random.sample(self._doors, random.choice((1, 1, 2)))
                 if any(await asyncio.gather(*(self._ask(door, statement) for door in asked))):
                     break

@@ -10,7 +10,9 @@ Each has one row, under its topic and the engine's snapshot id, which says how f
 3. `appended`: all of it is in the log. Once the table holds it and the engine's files are deleted, the row gives way to
    a short one that answers a commit that is sent again.
 
-A row is only changed by whoever knows its version. One that was begun and never decided is given up after a while.
+A row is only changed by whoever knows its version. One that was begun and never decided is given up after a while:
+then a short row keeps its producer, for whoever begins the same insert anew. What was uploaded meanwhile tells nothing
+but its producer, and a log that is rebuilt from the bucket must have the rows once.
 """
 
 from collections.abc import Sequence
@@ -20,11 +22,12 @@ from uuid import UUID
 import msgspec
 
 from lakestream.metadata import codec
-from lakestream.metadata.store import ABSENT, Address, Applied, Store, Transaction
+from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Store, Transaction
 
 _SHARD: Final = "inserts"
 _LIVE: Final = "live/"
 _DONE: Final = "done/"
+_UNDECIDED: Final = "undecided/"
 _END: Final = "\U0010ffff"
 _PAGE: Final = 500
 
@@ -81,40 +84,79 @@ class DoneInsert(msgspec.Struct, frozen=True, array_like=True):
     record_count: int
 
 
+class GivenUpInsert(msgspec.Struct, frozen=True, array_like=True):
+    """Of one that was begun and never decided."""
+
+    given_up_ms: int
+    producer_id: int
+
+
 class LiveInsert(NamedTuple):
     insert: Insert
     version: int
+
+    @property
+    def producer_id(self) -> int:
+        return self.insert.producer_id
+
+
+class UndecidedInsert(NamedTuple):
+    given_up: GivenUpInsert
+    version: int
+
+    @property
+    def producer_id(self) -> int:
+        return self.given_up.producer_id
 
 
 class Inserts:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def find(self, topic_id: UUID, snapshot_id: int) -> LiveInsert | DoneInsert | None:
-        live, done = _address(_LIVE, topic_id, snapshot_id), _address(_DONE, topic_id, snapshot_id)
-        found, answered = await self._store.get([live, done])
+    async def find(self, topic_id: UUID, snapshot_id: int) -> LiveInsert | UndecidedInsert | DoneInsert | None:
+        live, done, undecided = _addresses(topic_id, snapshot_id)
+        found, answered, left = await self._store.get([live, done, undecided])
         if answered is not None:
             return codec.decode(answered.value, DoneInsert, done)
-        return None if found is None else LiveInsert(codec.decode(found.value, Insert, live), found.version)
+        if found is not None:
+            return LiveInsert(codec.decode(found.value, Insert, live), found.version)
+        if left is not None:
+            return UndecidedInsert(codec.decode(left.value, GivenUpInsert, undecided), left.version)
+        return None
 
-    async def put(self, insert: Insert, version: int = ABSENT) -> LiveInsert | None:
-        """Makes the row, or changes the one that has this version. None: somebody else was faster."""
-        live, done = _addresses(insert)
+    async def begin(self, insert: Insert, found: LiveInsert | UndecidedInsert | None) -> LiveInsert | None:
+        """Makes the row, instead of what was found. None: somebody else was faster."""
+        live, done, undecided = _addresses(insert.topic_id, insert.snapshot_id)
+        checks = {live.key: ABSENT, done.key: ABSENT, undecided.key: ABSENT}
+        if found is not None:
+            checks[live.key if isinstance(found, LiveInsert) else undecided.key] = found.version
+        gone = [undecided.key] if isinstance(found, UndecidedInsert) else []
+        return await self._put(insert, Transaction(_SHARD, checks, {live.key: codec.encode(insert, live)}, gone))
+
+    async def put(self, insert: Insert, version: int) -> LiveInsert | None:
+        """Changes the row that has this version. None: somebody else was faster."""
+        live, done, _ = _addresses(insert.topic_id, insert.snapshot_id)
         change = Transaction(_SHARD, {live.key: version, done.key: ABSENT}, {live.key: codec.encode(insert, live)})
+        return await self._put(insert, change)
+
+    async def _put(self, insert: Insert, change: Transaction) -> LiveInsert | None:
         [outcome] = await self._store.transact([change])
         return LiveInsert(insert, outcome.version) if isinstance(outcome, Applied) else None
 
     async def finish(self, live: LiveInsert, done: DoneInsert) -> bool:
         """False: somebody else was faster."""
-        row, answered = _addresses(live.insert)
-        put = {answered.key: codec.encode(done, answered)}
-        [outcome] = await self._store.transact([Transaction(_SHARD, {row.key: live.version}, put, deletes=[row.key])])
-        return isinstance(outcome, Applied)
+        row, answered, _ = _addresses(live.insert.topic_id, live.insert.snapshot_id)
+        return await self._replace(row, live.version, answered, codec.encode(done, answered))
 
-    async def drop(self, live: LiveInsert) -> bool:
+    async def give_up(self, live: LiveInsert, now_ms: int) -> bool:
         """Of one that was begun only. False: somebody else was faster."""
-        row, _ = _addresses(live.insert)
-        [outcome] = await self._store.transact([Transaction(_SHARD, {row.key: live.version}, {}, deletes=[row.key])])
+        row, _, undecided = _addresses(live.insert.topic_id, live.insert.snapshot_id)
+        left = GivenUpInsert(now_ms, live.insert.producer_id)
+        return await self._replace(row, live.version, undecided, codec.encode(left, undecided))
+
+    async def _replace(self, row: Address, version: int, by: Address, value: bytes) -> bool:
+        change = Transaction(_SHARD, {row.key: version}, {by.key: value}, deletes=[row.key])
+        [outcome] = await self._store.transact([change])
         return isinstance(outcome, Applied)
 
     async def live(self) -> list[LiveInsert]:
@@ -126,18 +168,28 @@ class Inserts:
         ]
 
     async def forget(self, before_ms: int, after: str = "") -> str:
-        """Answers that nobody waits for any more go: a page of them, behind `after`. Where the next begins; empty: at
-        the start. What is sent again later finds the engine's files gone."""
-        entries = await self._store.range(_SHARD, after or _DONE, _DONE + _END, limit=_PAGE)
+        """Answers that nobody waits for any more go, and what was given up: a page of them, behind `after`. Where the
+        next begins; empty: at the start. What is sent again later finds the engine's files gone."""
+        kind = _UNDECIDED if after.startswith(_UNDECIDED) else _DONE
+        entries = await self._store.range(_SHARD, after or kind, kind + _END, limit=_PAGE)
         for entry in entries:
-            if codec.decode(entry.value, DoneInsert, Address(_SHARD, entry.key)).done_ms < before_ms:
+            if _ended_ms(entry) < before_ms:
                 gone = Transaction(_SHARD, {entry.key: entry.version}, {}, deletes=[entry.key])
                 await self._store.transact([gone])
-        return entries[-1].key + "\0" if len(entries) == _PAGE else ""
+        if len(entries) == _PAGE:
+            return entries[-1].key + "\0"
+        return _UNDECIDED if kind == _DONE else ""
+
+
+def _ended_ms(entry: Entry) -> int:
+    address = Address(_SHARD, entry.key)
+    if entry.key.startswith(_DONE):
+        return codec.decode(entry.value, DoneInsert, address).done_ms
+    return codec.decode(entry.value, GivenUpInsert, address).given_up_ms
 
 
 def producers_of(found: Sequence[LiveInsert]) -> frozenset[int]:
-    return frozenset(each.insert.producer_id for each in found)
+    return frozenset(each.producer_id for each in found)
 
 
 def sessions_of(found: Sequence[LiveInsert]) -> frozenset[str]:
@@ -145,9 +197,10 @@ def sessions_of(found: Sequence[LiveInsert]) -> frozenset[str]:
     return frozenset(each.insert.session for each in found)
 
 
-def _addresses(insert: Insert) -> tuple[Address, Address]:
-    place = insert.topic_id, insert.snapshot_id
-    return _address(_LIVE, *place), _address(_DONE, *place)
+def _addresses(topic_id: UUID, snapshot_id: int) -> tuple[Address, Address, Address]:
+    """Of the row while it is under way, of its answer, and of what is left of one that was given up."""
+    place = topic_id, snapshot_id
+    return _address(_LIVE, *place), _address(_DONE, *place), _address(_UNDECIDED, *place)
 
 
 def _address(kind: str, topic_id: UUID, snapshot_id: int) -> Address:

@@ -30,6 +30,7 @@ FIRST_SEEDS: Final = {
     "frontier-from-the-plan": 15,
     "frontier-moved-back-by-a-zombie": 42,
     "gap-told-without-closing-the-epoch": 1579,
+    "given-up-insert-begun-with-a-new-producer": 12_988,
     "graves-dropped-unswept": 1_000_000_044,
     "head-older-than-the-view": 1755,
     "late-commit-of-offsets": 206,

@@ -1,14 +1,18 @@
 """Bugs on the way of an engine's rows into the log."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
 from uuid import UUID
 
 import msgspec
 
 from lakestream.frontier.collecting import collector
-from lakestream.metadata.inserts import Inserts, LiveInsert, sessions_of
+from lakestream.metadata.inserts import DoneInsert, Inserts, LiveInsert, UndecidedInsert, sessions_of
 from lakestream.stream.inserting.inserter import Inserter
-from simulator.bugs.registry import insert_bug, swapped
+from simulator.bugs.registry import insert_bug, insert_loss_bug, swapped
+
+_NEVER_RESERVED: Final = 1_000_000
 
 
 @insert_bug
@@ -37,5 +41,27 @@ def decided_insert_given_up() -> Iterator[None]:
     async def blind(self: Inserts) -> list[LiveInsert]:
         return [each._replace(insert=msgspec.structs.replace(each.insert, step="begun")) for each in await real(self)]
 
-    with swapped(Inserts, real, blind):
+    with swapped(Inserts, real, blind), _producers_forgotten():
+        yield
+
+
+@insert_loss_bug
+def given_up_insert_begun_with_a_new_producer() -> Iterator[None]:
+    """What the former attempt has uploaded is somebody else's then, so a log that is rebuilt has the rows twice."""
+    with _producers_forgotten():
+        yield
+
+
+@contextmanager
+def _producers_forgotten() -> Iterator[None]:
+    real = Inserts.find
+
+    async def find(self: Inserts, topic_id: UUID, snapshot_id: int) -> LiveInsert | UndecidedInsert | DoneInsert | None:
+        found = await real(self, topic_id, snapshot_id)
+        if not isinstance(found, UndecidedInsert):
+            return found
+        fresh = found.producer_id + _NEVER_RESERVED
+        return found._replace(given_up=msgspec.structs.replace(found.given_up, producer_id=fresh))
+
+    with swapped(Inserts, real, find):
         yield

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from math import lcm
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -55,6 +56,12 @@ def insert_bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[Non
     return bug(plant)
 
 
+def insert_loss_bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
+    """One that shows only where an engine inserts rows and the metadata store is lost."""
+    _SHOWN_IN[_name(plant)] = both(INSERTS, LOSSES)
+    return bug(plant)
+
+
 def swapped(owner: Any, real: Callable[..., Any], planted: Any) -> AbstractContextManager[Any]:
     """`planted` where `owner`, a class or a module, has `real`: a public name, given by reference. What is renamed or
     moved away breaks the bug at once instead of leaving it without effect."""
@@ -79,6 +86,13 @@ def seeds_for(name: str, count: int) -> range:
     step, remainder = _SHOWN_IN.get(name, (1, 0))
     first = remainder or step
     return range(first, first + step * count, step)
+
+
+def both(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    """In every so many histories, with which remainder, both are."""
+    step = lcm(one[0], other[0])
+    [remainder] = (seed for seed in range(step) if seed % one[0] == one[1] and seed % other[0] == other[1])
+    return step, remainder
 
 
 def _name(plant: Callable[[], Iterator[None]]) -> str:

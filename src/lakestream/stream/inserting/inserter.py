@@ -31,8 +31,8 @@ from lakestream.errors import (
 )
 from lakestream.frontier.moving.fresh import Freshness
 from lakestream.metadata.counters import current_generation, reserve_producer_ids
-from lakestream.metadata.inserts import DoneInsert, Insert, Inserts, LiveInsert
-from lakestream.metadata.store import ABSENT, Store
+from lakestream.metadata.inserts import DoneInsert, Insert, Inserts, LiveInsert, UndecidedInsert
+from lakestream.metadata.store import Store
 from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.metadata.topics.option_list import NO_VALIDATION, VALUE_FORMAT
 from lakestream.metadata.topics.options import batch_rules
@@ -131,10 +131,10 @@ class Inserter:
     async def _is_ended(self, topic_id: UUID, snapshot_id: int) -> bool:
         """False: nobody has decided it yet."""
         found = await self._inserts.find(topic_id, snapshot_id)
-        if found is None or (isinstance(found, LiveInsert) and found.insert.step == "begun"):
-            return False
-        await self._end(found)
-        return True
+        if isinstance(found, DoneInsert) or (isinstance(found, LiveInsert) and found.insert.step != "begun"):
+            await self._end(found)
+            return True
+        return False
 
     async def take(self, rows: Unplaced) -> None:
         with self._busy.lock((rows.topic_id, rows.snapshot_id)) as lock:
@@ -145,7 +145,7 @@ class Inserter:
         batching: Batching | None = None
         for _ in range(_ROUNDS_MOST):
             found = await self._inserts.find(rows.topic_id, rows.snapshot_id)
-            if isinstance(found, DoneInsert) or (found is not None and found.insert.step != "begun"):
+            if isinstance(found, DoneInsert) or (isinstance(found, LiveInsert) and found.insert.step != "begun"):
                 await self._end(found)
                 return
             if batching is None:
@@ -156,7 +156,7 @@ class Inserter:
                     if await self._is_ended(rows.topic_id, rows.snapshot_id):
                         return
                     raise
-            if found is not None and self._is_anothers(found):
+            if isinstance(found, LiveInsert) and self._is_anothers(found):
                 # Another process is at it: as a rule it has decided in a moment.
                 await asyncio.sleep(_LOOK_AGAIN_S)
                 continue
@@ -220,13 +220,15 @@ class Inserter:
             told = f"topic {topic.name} takes values of its schemas only: say the columns of the value, not _value"
         return written._replace(keys=keys, bytes_trouble=told)
 
-    async def _decide(self, rows: Unplaced, batching: Batching, found: LiveInsert | None) -> LiveInsert | None:
+    async def _decide(
+        self, rows: Unplaced, batching: Batching, found: LiveInsert | UndecidedInsert | None
+    ) -> LiveInsert | None:
         """None: another process was faster with a step."""
-        # Whoever begins it anew keeps the producer: of two attempts that both reach a log, by a fault of whatever kind,
-        # the second is a duplicate.
-        producer_id = await self._producer_id() if found is None else found.insert.producer_id
+        # Whoever begins it anew keeps the producer: of two attempts that both reach a log, by a fault of whatever kind
+        # or because it is rebuilt, the second is a duplicate.
+        producer_id = await self._producer_id() if found is None else found.producer_id
         packed = await self._runtime.off_loop(partial(batching.pack, producer_id))
-        begun = await self._inserts.put(
+        begun = await self._inserts.begin(
             Insert(
                 topic_id=rows.topic_id,
                 snapshot_id=rows.snapshot_id,
@@ -237,7 +239,7 @@ class Inserter:
                 begun_ms=self._runtime.clock.now_ms(),
                 files=rows.made,
             ),
-            ABSENT if found is None else found.version,
+            found,
         )
         if begun is None:
             return None
@@ -333,7 +335,7 @@ class Inserter:
 
     async def _give_up(self, live: LiveInsert) -> bool:
         """Nothing of it is in the log, nor will be: without its row it cannot be decided."""
-        return await self._inserts.drop(live)
+        return await self._inserts.give_up(live, self._runtime.clock.now_ms())
 
     async def forget(self) -> None:
         """One page of answers to commits that were sent long ago."""
