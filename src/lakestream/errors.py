@@ -25,6 +25,9 @@ LakestreamError
 │   ├── UnknownProducer       an idempotent producer whose state expired: its epoch is over
 │   ├── DuplicateSequence     a retry older than the batches that are remembered: it is in the log
 │   ├── ProducerFenced        a newer epoch of this producer exists
+│   ├── InvalidTransactionState  not in this transaction, or not in the state that it is in
+│   │   └── TransactionAbortable    the same, and the producer can go on once it has aborted
+│   ├── UnknownTransaction    no such transactional id, or it has another producer
 │   ├── UnknownTable          the catalog has no table of that name
 │   ├── UnknownView           the catalog has no view of that name
 │   ├── InvalidView           a definition of a view that cannot be
@@ -41,6 +44,7 @@ LakestreamError
 │   │   └── RegistryUnavailable  the schema registry does not answer; nothing was written
 │   ├── Overloaded            a memory budget is spent
 │   ├── PredecessorAwaited    an earlier batch of this producer is not in the log yet
+│   ├── ConcurrentTransactions  the producer's transaction before has not ended everywhere yet
 │   └── Conflict              somebody else changed it first: load again and retry
 ├── NotCoordinator          another broker holds this group's lease
 ├── FencedError             this actor was replaced; it must stop or start anew
@@ -157,6 +161,15 @@ class DuplicateSequence(RequestError): ...
 class ProducerFenced(RequestError): ...
 
 
+class InvalidTransactionState(RequestError): ...
+
+
+class TransactionAbortable(InvalidTransactionState): ...
+
+
+class UnknownTransaction(RequestError): ...
+
+
 class UnknownTable(RequestError): ...
 
 
@@ -231,6 +244,9 @@ class Overloaded(RetryableError): ...
 
 
 class PredecessorAwaited(RetryableError): ...
+
+
+class ConcurrentTransactions(RetryableError): ...
 
 
 class Conflict(RetryableError): ...

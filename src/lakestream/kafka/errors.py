@@ -8,6 +8,7 @@ from kio.schema.errors import ErrorCode
 from lakestream.access import ResourceKind
 from lakestream.coordination.groups import GroupError
 from lakestream.errors import (
+    ConcurrentTransactions,
     Conflict,
     CorruptObject,
     CorruptRecords,
@@ -20,6 +21,7 @@ from lakestream.errors import (
     InvalidSetting,
     InvalidStream,
     InvalidTimestamp,
+    InvalidTransactionState,
     LakestreamError,
     NotAuthorized,
     NotCoordinator,
@@ -35,11 +37,13 @@ from lakestream.errors import (
     SequenceGap,
     StorageError,
     StreamExists,
+    TransactionAbortable,
     Unavailable,
     Unexpected,
     UnknownProducer,
     UnknownStream,
     UnknownStreamId,
+    UnknownTransaction,
     UnsupportedCodec,
     UnsupportedRecords,
 )
@@ -66,6 +70,10 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     UnknownProducer: ErrorCode.unknown_producer_id,
     DuplicateSequence: ErrorCode.duplicate_sequence_number,
     ProducerFenced: ErrorCode.invalid_producer_epoch,
+    InvalidTransactionState: ErrorCode.invalid_txn_state,
+    TransactionAbortable: ErrorCode.transaction_abortable,
+    UnknownTransaction: ErrorCode.invalid_producer_id_mapping,
+    ConcurrentTransactions: ErrorCode.concurrent_transactions,
     RequestError: ErrorCode.invalid_request,
     # Nothing was written and the client should come back: every producer retries this code.
     Overloaded: ErrorCode.not_enough_replicas,

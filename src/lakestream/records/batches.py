@@ -12,6 +12,7 @@ from lakestream.records.layout import (
     LEADER_EPOCH,
     NO_TIMESTAMP,
     STATUS_TEXT,
+    TRANSACTIONAL_BIT,
     Status,
 )
 from lakestream.records.native import Buffer, address, kernels
@@ -20,9 +21,12 @@ from lakestream.records.varint import varint
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 MAX_OFFSET_DELTA: Final = 0x7FFFFFFF
 
-# The body of a commit marker: attributes and timestamp delta, then (below) its offset delta, key, value, no headers.
-_MARKER_KEY: Final = struct.pack(">hh", 0, 1)
-_MARKER_VALUE: Final = struct.pack(">hi", 0, 0)
+# The key of a marker is a version and its type, its value a version and the coordinator's epoch.
+_MARKER_KEY: Final = struct.Struct(">hh")
+_MARKER_VALUE: Final = struct.Struct(">hi")
+_ABORT: Final = 0
+_COMMIT: Final = 1
+_NO_SEQUENCE: Final = -1
 
 
 class BatchInfo(NamedTuple):
@@ -115,22 +119,47 @@ def control_batch(first_offset: int, last_offset: int) -> bytes:
 
     It covers [first_offset, last_offset], of a gap wider than a batch can be its end."""
     base_offset = max(first_offset, last_offset - MAX_OFFSET_DELTA)
-    delta = last_offset - base_offset
-    record = (
-        b"\x00\x00"
-        + varint(delta << 1)
-        + varint(len(_MARKER_KEY) << 1)
-        + _MARKER_KEY
-        + varint(len(_MARKER_VALUE) << 1)
-        + _MARKER_VALUE
-        + b"\x00"
-    )
+    return _control(base_offset, last_offset - base_offset, CONTROL_BIT, NO_TIMESTAMP, -1, -1, _COMMIT, 0)
+
+
+def marker_batch(*, committed: bool, producer_id: int, epoch: int, coordinator_epoch: int, time_ms: int) -> bytes:
+    """What ends a producer's transaction in a log, of one offset, not numbered yet."""
+    kind = _COMMIT if committed else _ABORT
+    attributes = CONTROL_BIT | TRANSACTIONAL_BIT
+    return _control(0, 0, attributes, time_ms, producer_id, epoch, kind, coordinator_epoch)
+
+
+def _control(
+    base_offset: int,
+    delta: int,
+    attributes: int,
+    time_ms: int,
+    producer_id: int,
+    epoch: int,
+    kind: int,
+    coordinator_epoch: int,
+) -> bytes:
+    key, value = _MARKER_KEY.pack(0, kind), _MARKER_VALUE.pack(0, coordinator_epoch)
+    # Attributes, timestamp delta, offset delta, key, value, no headers.
+    record = b"\x00\x00" + varint(delta << 1) + varint(len(key) << 1) + key + varint(len(value) << 1) + value + b"\x00"
     records = varint(len(record) << 1) + record
     batch = bytearray(HEADER_BYTES + len(records))
     batch[HEADER_BYTES:] = records
-    length = len(batch) - LEADER_EPOCH
+    producer = producer_id, epoch, _NO_SEQUENCE
     HEADER.pack_into(
-        batch, 0, base_offset, length, 0, 2, 0, CONTROL_BIT, delta, NO_TIMESTAMP, NO_TIMESTAMP, -1, -1, -1, 1
+        batch,
+        0,
+        base_offset,
+        len(batch) - LEADER_EPOCH,
+        0,
+        2,
+        0,
+        attributes,
+        delta,
+        time_ms,
+        time_ms,
+        *producer,
+        1,
     )
     struct.pack_into(">I", batch, CRC, crc32c(memoryview(batch)[ATTRIBUTES:]))
     return bytes(batch)

@@ -15,6 +15,7 @@ from lakestream.metadata.log.committer import Committer, Unreadable, Verdict
 from lakestream.metadata.log.head import (
     DATA_EXTENT,
     HEAD,
+    NO_NUMBER,
     Extent,
     Head,
     ProducerRun,
@@ -30,17 +31,31 @@ from lakestream.runtime import system
 
 ADDRESS = Address("log/x", "row")
 MARK = [3, 4, 5, [[5, ""], [-1, "duplicate"]]]
-BEFORE: list[tuple[Any, Any]] = [
+BEFORE: list[tuple[int, Any, Any]] = [
     (
+        2,
         [9, 1, 2, 3, {"s": MARK}],
         Head(9, 1, 2, 3, {"s": msgspec.convert(MARK, SessionMark)}, first_open=None, expired_producers=-1),
     ),
-    ([0, 5, ["main"], "wal/x", 7, 8, 9, 10, b""], Extent(0, 5, ("main",), "wal/x", 7, 8, 9, 10, b"", DATA_EXTENT)),
     (
-        [2, [[10, 14, 100, 0], [15, 15, 200, 1]]],
-        ProducerState(2, (ProducerRun(10, 14, 100, 0), ProducerRun(15, 15, 200, 1)), 10, -1),
+        3,
+        [0, 5, ["main"], "wal/x", 7, 8, 9, 10, b"", 0],
+        Extent(0, 5, ("main",), "wal/x", 7, 8, 9, 10, b"", DATA_EXTENT, marker=None),
     ),
-    ([4, "consumer"], GroupState(4, "consumer", "EMPTY", None, "", 0)),
+    (
+        3,
+        [2, [[10, 14, 100, 0], [15, 15, 200, 1]], 10, 7, ""],
+        ProducerState(
+            2,
+            (ProducerRun(10, 14, 100, 0), ProducerRun(15, 15, 200, 1)),
+            10,
+            7,
+            open=None,
+            ended=NO_NUMBER,
+            coordinator_epoch=-1,
+        ),
+    ),
+    (2, [4, "consumer"], GroupState(4, "consumer", "EMPTY", None, "", 0)),
 ]
 
 
@@ -50,20 +65,21 @@ def stored(form: int, body: bytes, address: Address = ADDRESS) -> bytes:
     return bytes((form,)) + checksum.to_bytes(4, "little") + body
 
 
-@pytest.mark.parametrize(("body", "value"), BEFORE)
-def test_the_format_before_is_read_and_the_present_one_is_written(body: Any, value: Any) -> None:
-    old = stored(2, msgspec.msgpack.encode(body))
+@pytest.mark.parametrize(("form", "body", "value"), BEFORE)
+def test_the_format_before_is_read_and_the_present_one_is_written(form: int, body: Any, value: Any) -> None:
+    old = stored(form, msgspec.msgpack.encode(body))
     assert codec.decode(old, type(value), ADDRESS) == value
     new = codec.encode(value, ADDRESS)
-    assert new[0] == 3
+    assert new[0] == form + 1
     assert codec.decode(new, type(value), ADDRESS) == value
 
 
-@pytest.mark.parametrize("form", [0, 1, 4, 255])
-@pytest.mark.parametrize(("body", "value"), BEFORE)
-def test_every_other_format_is_refused(body: Any, value: Any, form: int) -> None:
-    with pytest.raises(CorruptObject, match=f"is in format {form}, this version writes format 3"):
-        codec.decode(stored(form, msgspec.msgpack.encode(body)), type(value), ADDRESS)
+@pytest.mark.parametrize("other", [0, 1, -1, +2, 255])
+@pytest.mark.parametrize(("form", "body", "value"), BEFORE)
+def test_every_other_format_is_refused(form: int, body: Any, value: Any, other: int) -> None:
+    other = form + other if other in (-1, 2) else other
+    with pytest.raises(CorruptObject, match=f"is in format {other}, this version writes format {form + 1}"):
+        codec.decode(stored(other, msgspec.msgpack.encode(body)), type(value), ADDRESS)
 
 
 def test_other_kinds_keep_their_first_format() -> None:

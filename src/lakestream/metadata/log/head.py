@@ -16,6 +16,10 @@ HEAD: Final = "head"
 EXTENTS: Final = ("x/", "x0")
 """Range of all extent keys ("0" is the character after "/")."""
 PRODUCERS: Final = ("p/", "p0")
+OPEN: Final = ("o/", "o0")
+"""Range of the keys of all transactions that are open in the partition, in order of their first offsets."""
+NO_NUMBER: Final = -1
+"""Of no transaction. Those of a transactional id grow from 0 on."""
 
 
 @lru_cache(maxsize=16_384)
@@ -41,6 +45,10 @@ def extent_key(end_offset: int) -> str:
 
 def producer_key(producer_id: int) -> str:
     return f"p/{producer_id:016x}"
+
+
+def open_key(first_offset: int) -> str:
+    return f"o/{first_offset:016x}"
 
 
 class Accepted(msgspec.Struct, frozen=True, array_like=True):
@@ -81,16 +89,58 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     expired_producers: int = -1
 
 
+def last_stable_offset(head: Head) -> int:
+    """Below it every transaction has ended, but for those of which nothing is left."""
+    if head.first_open is None:
+        return head.next_offset
+    return max(head.log_start, min(head.first_open, head.next_offset))
+
+
 DATA_EXTENT: Final = 0
 MARKER_EXTENT: Final = 1
 """The control batch that ends a transaction, inline."""
 
 
+class OpenTransaction(msgspec.Struct, frozen=True, array_like=True):
+    """It has records in the partition, from `first_offset` on, and no marker yet. `since_ms` is by the clock of the
+    broker that appended the first of them."""
+
+    transactional_id: str
+    number: int
+    producer_id: int
+    epoch: int
+    first_offset: int
+    since_ms: int
+
+
+class OpenHere(msgspec.Struct, frozen=True, array_like=True):
+    """The transaction that a producer has open in the partition."""
+
+    number: int
+    first_offset: int
+
+
+class Marker(msgspec.Struct, frozen=True, array_like=True):
+    """How a transaction ended. [first_offset, end_offset) holds all it has in the partition, beside what others have;
+    None: it has nothing there. `partitions`: all that it enlisted of the topic, by their indexes, in order."""
+
+    transactional_id: str
+    number: int
+    producer_id: int
+    epoch: int
+    committed: bool
+    first_offset: int | None
+    end_offset: int | None
+    partitions: tuple[int, ...]
+    coordinator_epoch: int
+
+
 class Extent(msgspec.Struct, frozen=True, array_like=True):
     """[base_offset, end_offset) is at `position`, `length` of an object. Offsets in the stored batches
-    are relative: readers number them from base_offset. `checksum` is CRC32C of those bytes."""
+    are relative: readers number them from base_offset. `checksum` is CRC32C of those bytes. A marker has its bytes
+    `inline` and is in no object."""
 
-    stored_format: ClassVar[int] = 3
+    stored_format: ClassVar[int] = 4
 
     base_offset: int
     end_offset: int
@@ -102,6 +152,7 @@ class Extent(msgspec.Struct, frozen=True, array_like=True):
     checksum: int
     inline: bytes = b""
     kind: int = DATA_EXTENT
+    marker: Marker | None = None
 
 
 class ProducerRun(msgspec.Struct, frozen=True, array_like=True):
@@ -116,31 +167,22 @@ class ProducerRun(msgspec.Struct, frozen=True, array_like=True):
 
 class ProducerState(msgspec.Struct, frozen=True, array_like=True):
     """What one idempotent producer appended in its newest epoch: every sequence from `lowest_sequence` to that of the
-    last run. `runs` (oldest first) says at which offsets the newest of them are; it is empty only in a closed epoch
-    in which nothing was appended.
+    last run. `runs` (oldest first) says at which offsets the newest of them are; it is empty while nothing was appended
+    in an epoch that was closed, or that began with the end of a transaction.
 
     `last_append_ms` is by the clock of the broker that appended. -1: not known, the row was written before it was kept.
     `closed`: the refusal that every further batch of the epoch gets. Empty: the epoch is open.
+    `open`: the transaction that it has open here. `ended`: the highest number of one that ended here, and
+    `coordinator_epoch` that of its marker. -1: none did.
     """
 
-    stored_format: ClassVar[int] = 3
+    stored_format: ClassVar[int] = 4
 
     epoch: int
     runs: tuple[ProducerRun, ...]
     lowest_sequence: int
     last_append_ms: int
     closed: str = ""
-
-    @classmethod
-    def upgrade(cls, body: bytes) -> "ProducerState":
-        """Format 2 did not say with which sequence the epoch began, and let it begin anywhere: only the batches that it
-        names are known to be in the log."""
-        old = msgspec.msgpack.decode(body, type=_ProducerState2)
-        if not old.batches:
-            raise msgspec.ValidationError("a producer's state without a batch")
-        return cls(old.epoch, old.batches, old.batches[0].first_sequence, -1)
-
-
-class _ProducerState2(msgspec.Struct, frozen=True, array_like=True):
-    epoch: int
-    batches: tuple[ProducerRun, ...]
+    open: OpenHere | None = None
+    ended: int = NO_NUMBER
+    coordinator_epoch: int = -1
