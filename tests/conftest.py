@@ -17,8 +17,18 @@ from support.servers.postgres import postgres, postgres_programs
 from support.servers.s3 import make_bucket, s3_server
 from support.worlds.processes import ProcessWorld, Running, free_ports
 
-SERVERS = ("spark", "nessie_uri", "hive_uri", "postgres_uri", "oxia_url", "aws_address")
+SERVERS = ("spark", "nessie_uri", "hive_uri", "postgres_uri", "oxia_url", "aws_address", "s3_address")
 """Fixtures of a whole run that start a server, the dearest first."""
+SERVER_OF_KIND = {
+    "nessie": "nessie_uri",
+    "hive": "hive_uri",
+    "postgres": "postgres_uri",
+    "oxia-server": "oxia_url",
+    "glue": "aws_address",
+    "s3": "s3_address",
+    "s3, ends at once": "s3_address",
+}
+"""For tests that have the server by a parameter's name."""
 
 FROM_STORES = {"LAKESTREAM_STREAM_TAIL_CACHE_BYTES": "0"}
 """Brokers keep nothing that was appended in memory: what tests read comes from where it is stored."""
@@ -49,22 +59,30 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a server run in one worker, so that a run starts it once. Files of integration tests stay
-    together, for many share a cluster. All others go wherever there is room."""
+    """Tests that share a server run in one worker, so that a run starts it once: those of a server of the whole run,
+    and those of a file which starts one for itself. All others go wherever there is room."""
     for item in items:
-        wanted = {*getattr(item, "fixturenames", ()), *_servers_of_parameters(item)}
-        shared = [server for server in SERVERS if server in wanted]
+        if item.get_closest_marker("xdist_group"):
+            continue
+        shared = _servers(item)
         if shared:
             item.add_marker(pytest.mark.xdist_group(shared[0]))
-        elif item.path.parent.name == "integration":
+        elif _shares_within_its_file(item):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
-def _servers_of_parameters(item: pytest.Item) -> list[str]:
-    """Of the metadata stores only some need a server."""
-    parameters = getattr(getattr(item, "callspec", None), "params", {})
-    server = {"postgres": "postgres_uri", "oxia-server": "oxia_url"}.get(parameters.get("backend"))
-    return [server] if server else []
+def _servers(item: pytest.Item) -> list[str]:
+    """The servers that a test wants, the dearest first. Some are named by a parameter, such as `hive on memory`."""
+    parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
+    kinds = {value.partition(" on ")[0] for value in parameters if isinstance(value, str)}
+    wanted = {*getattr(item, "fixturenames", ()), *(SERVER_OF_KIND[kind] for kind in kinds & SERVER_OF_KIND.keys())}
+    return [server for server in SERVERS if server in wanted]
+
+
+def _shares_within_its_file(item: pytest.Item) -> bool:
+    found = getattr(item, "_fixtureinfo", None)
+    fixtures = found.name2fixturedefs.items() if found else ()
+    return any(made[-1].scope == "module" and not name.startswith("_") for name, made in fixtures)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

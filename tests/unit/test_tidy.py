@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import os
 import re
 import subprocess
 from collections import Counter
@@ -138,6 +139,12 @@ def test_only_the_command_line_prints() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     ]
     assert found == []
+
+
+def test_tests_of_a_group_stay_together(request: pytest.FixtureRequest) -> None:
+    """Or each worker starts every server for itself: a pytest of which xdist does not know how it names tests."""
+    if "PYTEST_XDIST_WORKER" in os.environ and request.config.getoption("loadgroup"):
+        assert request.node.nodeid.endswith("@tidy")
 
 
 def test_tests_leave_the_event_loop_to_pytest() -> None:

@@ -20,7 +20,7 @@ from support.worlds.topic import ExternalWorld, external_world
 
 from lakestream.errors import Conflict
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("spark")]
 HALF = 6
 EVERYTHING = "options => map('rewrite-all', 'true')"
 SEEN_S = 0.2
