@@ -19,7 +19,24 @@ from typing import Final
 
 import msgspec
 
-from lakestream.metadata.log.head import Accepted, Extent, Head, ProducerRun, ProducerState, SessionMark
+from lakestream.metadata.log.enlistment import (
+    CONCURRENT,
+    NOT_ENLISTED,
+    NOT_VERIFIED,
+    Answer,
+    InTransaction,
+    NotEnlisted,
+)
+from lakestream.metadata.log.head import (
+    Accepted,
+    Extent,
+    Head,
+    OpenHere,
+    OpenTransaction,
+    ProducerRun,
+    ProducerState,
+    SessionMark,
+)
 from lakestream.metadata.log.partition import live_marks
 from lakestream.model import StreamPartition
 from lakestream.records import BatchInfo
@@ -36,9 +53,14 @@ SEQUENCE_GAP: Final = "sequence-gap"
 UNKNOWN_PRODUCER: Final = "unknown-producer"
 DUPLICATE: Final = "duplicate"
 FENCED: Final = "fenced"
+TRANSACTION_OPEN: Final = "transaction-open"
+"""A batch outside of the transaction that its producer has open in the partition."""
 
 ProducerEpoch = tuple[int, int]
 """A producer's id and epoch."""
+Asked = tuple[InTransaction, ProducerEpoch]
+"""Whether this producer may append to this transaction."""
+NO_ANSWERS: Final[Mapping[Asked, Answer]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +74,14 @@ class Batch:
     producer_id: int
     producer_epoch: int
     base_sequence: int
+    transaction: InTransaction | None = None
 
     @property
     def last_sequence(self) -> int:
         return (self.base_sequence + self.record_count - 1) % SEQUENCE_SPAN
 
 
-def batch_at(info: BatchInfo, start: int) -> Batch:
+def batch_at(info: BatchInfo, start: int, transaction: InTransaction | None = None) -> Batch:
     """`start`: where the bytes begin that `info` was read from."""
     return Batch(
         position=start + info.position,
@@ -68,6 +91,7 @@ def batch_at(info: BatchInfo, start: int) -> Batch:
         producer_id=info.producer_id,
         producer_epoch=info.producer_epoch,
         base_sequence=info.base_sequence,
+        transaction=transaction,
     )
 
 
@@ -96,17 +120,24 @@ class Decision:
     extents: tuple[Extent, ...]
     producers: Mapping[int, ProducerState]
     results: tuple[Accepted, ...]
+    opened: tuple[OpenTransaction, ...] = ()
 
 
 def decide(
-    head: Head, producers: Mapping[int, ProducerState], offer: Offer, overdue: AbstractSet[ProducerEpoch] = frozenset()
+    head: Head,
+    producers: Mapping[int, ProducerState],
+    offer: Offer,
+    overdue: AbstractSet[ProducerEpoch] = frozenset(),
+    answers: Mapping[Asked, Answer] = NO_ANSWERS,
 ) -> Decision:
     """`producers` holds the states of all producers in the offer that have one. `overdue`: those whose predecessors
-    were awaited for too long."""
+    were awaited for too long. `answers`: whether the partition is in the transactions of those that have none open
+    here, learned since the head was read."""
     states = dict(producers)
     touched: dict[int, ProducerState] = {}
     results: list[Accepted] = []
     extents: list[Extent] = []
+    opened: list[OpenTransaction] = []
     next_offset = head.next_offset
     run: list[Batch] = []
     run_base = next_offset
@@ -117,6 +148,10 @@ def decide(
             closed = _closed(head, state, batch, offer.time_ms)
             states[producer] = touched[producer] = closed
             refused = Accepted(-1, closed.closed)
+        begins = None
+        if refused is None and (batch.transaction is not None or (state is not None and state.open is not None)):
+            refusal, begins = _in_transaction(state, batch, answers)
+            refused = Accepted(-1, refusal) if refusal else None
         results.append(refused or Accepted(next_offset))
         if refused is not None:
             if run:
@@ -127,14 +162,56 @@ def decide(
             run_base = next_offset
         run.append(batch)
         if producer >= 0:
-            states[producer] = touched[producer] = _remember(state, batch, next_offset, offer.time_ms)
+            remembered = _remember(state, batch, next_offset, offer.time_ms)
+            if begins is not None and batch.transaction is not None:
+                remembered = msgspec.structs.replace(remembered, open=OpenHere(begins, next_offset))
+                opened.append(_opened(batch.transaction, begins, batch, next_offset, offer.time_ms))
+            states[producer] = touched[producer] = remembered
         next_offset += batch.record_count
     if run:
         extents.append(_extent(offer, run, run_base))
     mark = SessionMark(offer.flush, offer.generation, head.next_offset, tuple(results))
     kept = live_marks(head, head.fence)
-    decided = msgspec.structs.replace(kept, next_offset=next_offset, sessions={**kept.sessions, offer.session: mark})
-    return Decision(decided, tuple(extents), touched, tuple(results))
+    first_open = opened[0].first_offset if opened and head.first_open is None else head.first_open
+    decided = msgspec.structs.replace(
+        kept, next_offset=next_offset, sessions={**kept.sessions, offer.session: mark}, first_open=first_open
+    )
+    return Decision(decided, tuple(extents), touched, tuple(results), tuple(opened))
+
+
+def needs_enlistment(state: ProducerState | None, batch: Batch) -> bool:
+    """Whether a transactional batch is next in line and its producer has no transaction open here yet."""
+    if state is not None and state.open is not None and state.epoch == batch.producer_epoch:
+        return False
+    return refusal_of(state, batch) is None
+
+
+def _in_transaction(
+    state: ProducerState | None, batch: Batch, answers: Mapping[Asked, Answer]
+) -> tuple[str, int | None]:
+    """Of a batch that is next in line: why it is refused (empty: it is not), and the number of the transaction that it
+    begins in this partition."""
+    open_here = None if state is None else state.open
+    if batch.transaction is None:
+        return TRANSACTION_OPEN, None
+    if open_here is not None and state is not None and state.epoch == batch.producer_epoch:
+        return "", None
+    answer = answers.get((batch.transaction, (batch.producer_id, batch.producer_epoch)))
+    if answer is None:
+        return NOT_VERIFIED, None
+    if isinstance(answer, NotEnlisted):
+        return answer.reason, None
+    if open_here is not None:
+        return CONCURRENT, None
+    if state is not None and answer.number <= state.ended:
+        return NOT_ENLISTED, None
+    return "", answer.number
+
+
+def _opened(transaction: InTransaction, number: int, batch: Batch, first_offset: int, time_ms: int) -> OpenTransaction:
+    return OpenTransaction(
+        transaction.transactional_id, number, batch.producer_id, batch.producer_epoch, first_offset, time_ms
+    )
 
 
 def refusal_of(state: ProducerState | None, batch: Batch) -> Accepted | None:
@@ -157,6 +234,8 @@ def refusal_of(state: ProducerState | None, batch: Batch) -> Accepted | None:
             return Accepted(-1, DUPLICATE)
         if not state.closed and batch.base_sequence == (last + 1) % SEQUENCE_SPAN:
             return None
+    elif begins and not state.closed:
+        return None
     return Accepted(-1, state.closed or AWAITED)
 
 
@@ -172,13 +251,22 @@ def _closed(head: Head, state: ProducerState | None, batch: Batch, time_ms: int)
         return msgspec.structs.replace(state, closed=SEQUENCE_GAP)
     expired = state is None and batch.producer_id <= head.expired_producers
     reason = UNKNOWN_PRODUCER if expired else SEQUENCE_GAP
-    return ProducerState(batch.producer_epoch, (), FIRST_SEQUENCE, time_ms, reason)
+    return _new_epoch(state, ProducerState(batch.producer_epoch, (), FIRST_SEQUENCE, time_ms, reason))
+
+
+def _new_epoch(before: ProducerState | None, state: ProducerState) -> ProducerState:
+    """What is known of the producer's transactions does not end with an epoch."""
+    if before is None:
+        return state
+    return msgspec.structs.replace(
+        state, open=before.open, ended=before.ended, coordinator_epoch=before.coordinator_epoch
+    )
 
 
 def _remember(state: ProducerState | None, batch: Batch, base_offset: int, time_ms: int) -> ProducerState:
     fresh = ProducerRun(batch.base_sequence, batch.last_sequence, base_offset, batch.max_timestamp_ms)
-    if state is None or state.epoch != batch.producer_epoch:
-        return ProducerState(batch.producer_epoch, (fresh,), batch.base_sequence, time_ms)
+    if state is None or state.epoch != batch.producer_epoch or not state.runs:
+        return _new_epoch(state, ProducerState(batch.producer_epoch, (fresh,), batch.base_sequence, time_ms))
     last, lowest = state.runs[-1], state.lowest_sequence
     length = _ahead(last.first_sequence, last.last_sequence) + 1
     runs = (*state.runs, fresh)
@@ -188,7 +276,18 @@ def _remember(state: ProducerState | None, batch: Batch, base_offset: int, time_
     if _ahead(lowest, fresh.last_sequence) >= SEQUENCE_SPAN // 2:
         # Sequences wrap: what lies more than half a turn back could be mistaken for what is still to come.
         lowest = (fresh.last_sequence - SEQUENCE_SPAN // 2 + 1) % SEQUENCE_SPAN
-    return ProducerState(batch.producer_epoch, runs[-REMEMBERED_RUNS:], lowest, max(time_ms, state.last_append_ms))
+    return msgspec.structs.replace(
+        state,
+        runs=runs[-REMEMBERED_RUNS:],
+        lowest_sequence=lowest,
+        last_append_ms=max(time_ms, state.last_append_ms),
+        closed="",
+    )
+
+
+def end_of(run: ProducerRun) -> int:
+    """The offset after its last record."""
+    return run.base_offset + _ahead(run.first_sequence, run.last_sequence) + 1
 
 
 def _ahead(start: int, sequence: int) -> int:
@@ -231,7 +330,7 @@ def replayed(state: ProducerState | None, batch: Batch, base_offset: int, time_m
         return state
     if state is None or state.epoch < batch.producer_epoch or not state.runs:
         run = ProducerRun(batch.base_sequence, batch.last_sequence, base_offset, batch.max_timestamp_ms)
-        return ProducerState(batch.producer_epoch, (run,), batch.base_sequence, time_ms)
+        return _new_epoch(state, ProducerState(batch.producer_epoch, (run,), batch.base_sequence, time_ms))
     refused = refusal_of(msgspec.structs.replace(state, closed=""), batch)
     if refused is not None and refused.refusal == DUPLICATE:
         return state

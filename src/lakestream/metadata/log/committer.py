@@ -5,14 +5,26 @@ round trip is unknown, the session's mark in the head tells it; an extent's pres
 because the frontier may have dropped it.
 """
 
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+import asyncio
+import logging
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from lakestream.errors import CorruptObject, Unavailable
+from lakestream.errors import CorruptObject, LakestreamError, Unavailable
 from lakestream.metadata import codec
-from lakestream.metadata.log.commit import AWAITED, Decision, Offer, ProducerEpoch, decide
+from lakestream.metadata.log.commit import (
+    AWAITED,
+    NO_ANSWERS,
+    Asked,
+    Decision,
+    Offer,
+    ProducerEpoch,
+    decide,
+    needs_enlistment,
+)
+from lakestream.metadata.log.enlistment import NOT_VERIFIED, Answer, Enlistment, InTransaction, NotEnlisted
 from lakestream.metadata.log.head import (
     HEAD,
     Accepted,
@@ -20,12 +32,15 @@ from lakestream.metadata.log.head import (
     Head,
     ProducerState,
     extent_key,
+    open_key,
     producer_key,
     shard_of,
 )
 from lakestream.metadata.log.partition import decode_head, head_address
 from lakestream.metadata.store import Address, Applied, Entry, Store, Transaction
 from lakestream.model import StreamPartition
+
+log = logging.getLogger(__name__)
 
 _PARTITIONS_KEPT: Final = 20_000
 _PRODUCERS_KEPT: Final = 100_000
@@ -87,8 +102,12 @@ class Committer:
     mark in the head, and an unknown outcome could be learned no more. So it refuses to be entered twice.
     """
 
-    def __init__(self, store: Store, *, predecessor_wait_ms: int = 10_000) -> None:
+    def __init__(
+        self, store: Store, *, predecessor_wait_ms: int = 10_000, enlistment: Enlistment | None = None
+    ) -> None:
+        """`enlistment`: None where nobody takes part in transactions."""
         self.store = store
+        self._enlistment = enlistment
         self._predecessor_wait_ms = predecessor_wait_ms
         self._known: OrderedDict[StreamPartition, _KnownHead] = OrderedDict()
         self._producers = 0
@@ -127,6 +146,9 @@ class Committer:
             damaged = await self._learn(open_offers)
             verdicts |= {partition: Unreadable(error, unknown) for partition, error in damaged.items()}
             open_offers = [offer for offer in open_offers if offer.partition not in damaged]
+            # Asked after the heads were read that are compared and set, and again on each retry: what is true now may
+            # not be true of a head that comes later.
+            answers = await self._enlist(open_offers, unknown=unknown)
             attempts: list[tuple[Offer, Decision, Transaction]] = []
             for offer in open_offers:
                 known = self._known.get(offer.partition)
@@ -134,7 +156,7 @@ class Committer:
                 if verdict is not None:
                     verdicts[offer.partition] = verdict
                 elif known is not None:
-                    attempts.append(_attempt(known, offer, self._overdue(offer)))
+                    attempts.append(_attempt(known, offer, self._overdue(offer), answers.get(offer.partition)))
             open_offers = await self._attempt_all(attempts, verdicts, unknown=unknown)
 
     async def _attempt_all(
@@ -200,6 +222,38 @@ class Committer:
                     damaged[partition] = error
         return damaged
 
+    async def _enlist(self, offers: Sequence[Offer], *, unknown: bool) -> dict[StreamPartition, dict[Asked, Answer]]:
+        """Whether the offers' partitions are in the transactions that have nothing in them yet."""
+        wanted: dict[Asked, list[StreamPartition]] = defaultdict(list)
+        for offer in offers:
+            known = self._known.get(offer.partition)
+            if known is None or decided_by_head(known.head, offer, unknown=unknown) is not None:
+                continue
+            for batch in offer.batches:
+                if batch.transaction is not None and needs_enlistment(known.producers.get(batch.producer_id), batch):
+                    partitions = wanted[batch.transaction, (batch.producer_id, batch.producer_epoch)]
+                    if offer.partition not in partitions[-1:]:
+                        partitions.append(offer.partition)
+        answers: dict[StreamPartition, dict[Asked, Answer]] = defaultdict(dict)
+        if wanted:
+            found = await asyncio.gather(*(self._ask(*asked, partitions) for asked, partitions in wanted.items()))
+            for (asked, partitions), answered in zip(wanted.items(), found, strict=True):
+                for partition in partitions:
+                    answers[partition][asked] = answered.get(partition, NotEnlisted(NOT_VERIFIED))
+        return answers
+
+    async def _ask(
+        self, transaction: InTransaction, producer: ProducerEpoch, partitions: Sequence[StreamPartition]
+    ) -> Mapping[StreamPartition, Answer]:
+        """What cannot be learned is refused for now: others in the flush do not wait for it."""
+        name, implicit = transaction
+        try:
+            if self._enlistment is not None:
+                return await self._enlistment.enlist(name, *producer, partitions, implicit=implicit)
+        except LakestreamError as error:
+            log.warning("whether transactional id %r may append is not known: %s", name, error)
+        return {}
+
     def _overdue(self, offer: Offer) -> frozenset[ProducerEpoch]:
         """The offer's producers that have come without their predecessor for too long."""
         if not self._awaited_since_ms:
@@ -255,17 +309,21 @@ def decided_by_head(head: Head | None, offer: Offer, *, unknown: bool) -> Verdic
 
 
 def _attempt(
-    known: _KnownHead, offer: Offer, overdue: frozenset[ProducerEpoch] = frozenset()
+    known: _KnownHead,
+    offer: Offer,
+    overdue: frozenset[ProducerEpoch] = frozenset(),
+    answers: Mapping[Asked, Answer] | None = None,
 ) -> tuple[Offer, Decision, Transaction]:
     states: dict[int, ProducerState] = {}
     for batch in offer.batches:
         state = known.producers.get(batch.producer_id)
         if state is not None:
             states[batch.producer_id] = state
-    decision = decide(known.head, states, offer, overdue)
+    decision = decide(known.head, states, offer, overdue, answers or NO_ANSWERS)
     rows: dict[str, object] = {HEAD: decision.head}
     rows |= {extent_key(extent.end_offset): extent for extent in decision.extents}
     rows |= {producer_key(producer): state for producer, state in decision.producers.items()}
+    rows |= {open_key(opened.first_offset): opened for opened in decision.opened}
     shard = shard_of(offer.partition)
     puts = {key: codec.encode(row, Address(shard, key)) for key, row in rows.items()}
     return offer, decision, Transaction(shard, {HEAD: known.version}, puts)

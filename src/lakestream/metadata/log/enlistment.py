@@ -22,6 +22,14 @@ NOT_VERIFIED: Final = "not-verified"
 """It could not be learned: the same again later."""
 
 
+class InTransaction(NamedTuple):
+    """To which transaction a batch belongs. `implicit`: it enlists its partition by itself, and begins the transaction
+    if none is open."""
+
+    transactional_id: str
+    implicit: bool
+
+
 class Enlisted(NamedTuple):
     """The partition is in the open transaction of this number."""
 
@@ -34,6 +42,9 @@ class NotEnlisted(NamedTuple):
     reason: str
 
 
+Answer = Enlisted | NotEnlisted
+
+
 class Enlistment(Protocol):
     async def enlist(
         self,
@@ -43,7 +54,7 @@ class Enlistment(Protocol):
         partitions: Sequence[StreamPartition],
         *,
         implicit: bool,
-    ) -> Mapping[StreamPartition, Enlisted | NotEnlisted]:
+    ) -> Mapping[StreamPartition, Answer]:
         """`implicit`: the partitions are added to the open transaction, or begin one; else they have to be in it
         already. Raises `Unavailable` when it cannot be learned."""
         ...
