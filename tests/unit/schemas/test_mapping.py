@@ -15,6 +15,7 @@ from lakestream.schemas.shapes import MAX_SCHEMA_BYTES, with_schema
 from lakestream.table.parquet.arrow import arrow_schema
 from lakestream.table.schema import iceberg_schema
 from lakestream.table.shape import (
+    KEY_COLUMN,
     RAW,
     SYSTEM_COLUMNS,
     SYSTEM_NAMES,
@@ -108,7 +109,7 @@ def test_names_that_are_taken_are_others() -> None:
     assert names == ["value_offset", "value_partition", "id", "ID_2", "value_offset_2"]
     assert len({name.lower() for name in shape.names}) == len(shape.names)
     assert not {*names} & {*RESERVED_NAMES}
-    assert {*SYSTEM_NAMES} <= {*shape.names}
+    assert {*SYSTEM_NAMES} - {KEY_COLUMN} <= {*shape.names}
 
 
 def test_evolution_keeps_ids_and_widens() -> None:
