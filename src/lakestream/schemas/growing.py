@@ -41,6 +41,11 @@ def fits(codec: str, value_format: str) -> bool:
     return not wanted or value_format in wanted
 
 
+def codec_for(value_format: str, schemas: str) -> str | None:
+    """Of a table that is to have columns by schemas of that format; None: it cannot."""
+    return _CODECS.get((value_format, schemas)) if schemas else None
+
+
 def is_text(codec: str) -> bool:
     """Whether its values need no schema."""
     return any(name == codec for (_, schemas), name in _CODECS.items() if not schemas)

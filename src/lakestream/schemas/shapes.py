@@ -86,6 +86,11 @@ def format_of(shape: TableShape) -> str:
     return shape.codec.partition("-")[0].upper()
 
 
+def field_columns(shape: TableShape) -> tuple[TableColumn, ...]:
+    """Those of the value's fields: not the one that tells how values were written."""
+    return tuple(column for column in shape.value_columns if column.content != FORMAT.content)
+
+
 def _avro_columns(_: TableShape, schema: ValueSchema) -> tuple[TableColumn, ...]:
     return avro.columns_of(parse_avro(schema.text, dict(schema.references)))
 

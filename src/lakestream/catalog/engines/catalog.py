@@ -60,7 +60,7 @@ class EngineCatalog:
         self._rights = TableRights(self._pointers, topics, authorizer)
         self._creator = StreamCreator(tables, topics, self._rights, registry, defaults)
         self._streams = StreamChanges(tables, topics, self._rights, registry, defaults)
-        self._columns = ColumnChanges(registry)
+        self._columns = ColumnChanges(registry, tables.commits.runtime)
 
     @property
     def bucket_url(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from lakestream.errors import InvalidSchema
 from lakestream.schemas.deriving.avro import avro_type
+from lakestream.schemas.deriving.outlines import elsewhere, outline
 from lakestream.schemas.mapping import names_of
 from lakestream.table.shape import TableColumn
 
@@ -58,7 +59,7 @@ class _Editor:
             changed["name"] = after.name
             aliases = [each for each in (*field.get("aliases", ()), field["name"]) if each != after.name]
             changed["aliases"] = list(dict.fromkeys(aliases))
-        if _shape(before) != _shape(after):
+        if outline(before) != outline(after):
             changed["type"] = self._type(field["type"], before, after)
         return changed
 
@@ -66,12 +67,12 @@ class _Editor:
         if isinstance(source, list):
             others = [each for each in source if each != "null"]
             if len(others) != 1:
-                raise _elsewhere(after)
+                raise elsewhere(after)
             return [each if each == "null" else self._type(each, before, after) for each in source]
         if (before.kind, after.kind) == ("int", "long") and source in ("int", {"type": "int"}):
             return "long"
         if not isinstance(source, dict):
-            raise _elsewhere(after)
+            raise elsewhere(after)
         kind = source.get("type")
         if kind in ("record", "error") and after.kind == "struct":
             return self._struct(source, before, after)
@@ -81,7 +82,7 @@ class _Editor:
             return {**source, "values": self._type(source["values"], before.below[1], after.below[1])}
         if kind == "bytes" and before.kind == after.kind == "decimal" and before.scale == after.scale:
             return {**source, "precision": after.precision}
-        raise _elsewhere(after)
+        raise elsewhere(after)
 
     def _struct(self, source: dict[str, Any], before: TableColumn, after: TableColumn) -> dict[str, Any]:
         """Fields inside of a struct are added and widened: files of engines have them by their names."""
@@ -93,10 +94,6 @@ class _Editor:
         return self.record(source, before.below, after.below)
 
 
-def _shape(column: TableColumn) -> tuple[object, ...]:
-    return column.kind, column.precision, column.scale, tuple((each.name, _shape(each)) for each in column.below)
-
-
 def _type_names(source: Any) -> list[str]:
     if isinstance(source, list):
         return [name for each in source for name in _type_names(each)]
@@ -106,10 +103,3 @@ def _type_names(source: Any) -> list[str]:
     below = [source.get("items"), source.get("values"), source.get("type")]
     below += [field["type"] for field in source.get("fields", ())]
     return own + [name for each in below for name in _type_names(each)]
-
-
-def _elsewhere(column: TableColumn) -> InvalidSchema:
-    return InvalidSchema(
-        f"column {column.name} cannot change so with its schema: register the next version of the subject, and the"
-        " table follows"
-    )

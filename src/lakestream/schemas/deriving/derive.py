@@ -5,14 +5,24 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from lakestream.errors import InvalidSchema
-from lakestream.schemas.codecs.avro.codec import CODEC as AVRO_CODEC
 from lakestream.schemas.deriving.avro import avro_text
 from lakestream.schemas.deriving.avro_editing import edited_avro
+from lakestream.schemas.deriving.json import json_text
+from lakestream.schemas.deriving.json_editing import edited_json
+from lakestream.schemas.deriving.protobuf import protobuf_text
+from lakestream.schemas.deriving.protobuf_editing import edited_protobuf
 from lakestream.table.shape import TableColumn
 
-_DERIVE: Final[Mapping[str, Callable[[str, Sequence[TableColumn]], str]]] = {"AVRO": avro_text}
-_EDIT: Final[Mapping[str, Callable[[str, Sequence[TableColumn], Sequence[TableColumn]], str]]] = {"AVRO": edited_avro}
-_CODECS: Final = {"AVRO": AVRO_CODEC}
+_DERIVE: Final[Mapping[str, Callable[[str, Sequence[TableColumn]], str]]] = {
+    "AVRO": avro_text,
+    "JSON": json_text,
+    "PROTOBUF": protobuf_text,
+}
+_EDIT: Final[Mapping[str, Callable[[str, Sequence[TableColumn], Sequence[TableColumn]], str]]] = {
+    "AVRO": edited_avro,
+    "JSON": edited_json,
+    "PROTOBUF": edited_protobuf,
+}
 FORMATS: Final = tuple(_DERIVE)
 """Those that a schema can be derived in."""
 
@@ -26,19 +36,9 @@ def derive(kind: str, name: str, columns: Sequence[TableColumn]) -> str:
 
 
 def edited(kind: str, text: str, before: Sequence[TableColumn], after: Sequence[TableColumn]) -> str:
-    """The next schema after `text`, of a table whose columns were `before` and shall be `after`. Raises
+    """The next schema after `text`, of a table whose columns were `before` and shall be `after`. Blocking. Raises
     `InvalidSchema` with a sentence."""
-    edit = _EDIT.get(kind)
-    if edit is None:
-        raise InvalidSchema(
-            f"columns of values in {kind} change with their schema: register its next version, and the table follows"
-        )
-    return edit(text, before, after)
-
-
-def codec_of(kind: str) -> str:
-    """What fills the columns of such a table with values behind the id of their schema."""
-    return _CODECS[kind]
+    return _EDIT[kind](text, before, after)
 
 
 def record_name(topic: str) -> str:

@@ -18,6 +18,7 @@ from pyiceberg.table.update import (
     SetPropertiesUpdate,
     TableUpdate,
 )
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from lakestream.access import Principal
 from lakestream.catalog.engines.changes import apply_updates
@@ -28,12 +29,14 @@ from lakestream.errors import InvalidSchema, RegistryProblem, RegistryRefused, R
 from lakestream.metadata.topics.list import Topic
 from lakestream.metadata.topics.option_list import KEY
 from lakestream.metadata.topics.tables import value_subject
+from lakestream.runtime import Runtime
 from lakestream.schemas.deriving import edited
-from lakestream.schemas.growing import BY_ID, grown
+from lakestream.schemas.growing import BY_ID, fits, grown
 from lakestream.schemas.registry.model import Schema as RegistrySchema
 from lakestream.schemas.registry.model import Subject, parse_subject
 from lakestream.schemas.registry.reading import LATEST
 from lakestream.schemas.registry.registry import SchemaRegistry
+from lakestream.schemas.shapes import field_columns, with_plain_schema
 from lakestream.table.schema import SHAPE_PROPERTY, shape_of
 from lakestream.table.shape import SYSTEM_NAMES, TableColumn, TableShape, ValueSchema
 
@@ -60,15 +63,19 @@ class _Base:
     latest: ValueSchema
     ids: frozenset[int]
     """Of the columns that the engine knew."""
+    value_format: str
 
-    @property
-    def taken(self) -> frozenset[str]:
-        return own_names(self.metadata.schema(), self.shape)
+    def grown(self, shape: TableShape, schema: ValueSchema) -> TableShape:
+        """With the schema, which values without framing are of then. Blocking."""
+        taken = own_names(self.metadata.schema(), self.shape)
+        made = grown(shape, [schema], self.value_format, self.metadata.last_column_id, taken)
+        return made if self.value_format == BY_ID else with_plain_schema(made, schema.schema_id)
 
 
 class ColumnChanges:
-    def __init__(self, registry: SchemaRegistry | None) -> None:
+    def __init__(self, registry: SchemaRegistry | None, runtime: Runtime) -> None:
         self._registry = registry
+        self._runtime = runtime
 
     async def altered(
         self, principal: Principal, topic: Topic, current: Current, updates: Sequence[TableUpdate]
@@ -78,11 +85,11 @@ class ColumnChanges:
         if not any(isinstance(update, AddSchemaUpdate | SetCurrentSchemaUpdate) for update in updates):
             return Altered(updates)
         shape = shape_of(current.metadata.properties)
-        if topic.options.value_format != BY_ID or all(each.trouble for each in shape.schemas):
+        if not fits(shape.codec, topic.options.value_format) or all(each.trouble for each in shape.schemas):
             return Altered(updates)
         asked = apply_updates(current.metadata, list(updates), None, validate=True)
         after = _value_columns(asked.schema(), current.metadata, shape)
-        if _outline(after) == _outline(shape.value_columns):
+        if _outline(after) == _outline(field_columns(shape)):
             return Altered(updates)
         if any(_says_shape(update) for update in updates):
             raise TableRefused(f"{SHAPE_PROPERTY} says which columns hold the stream: leave it out of the commit")
@@ -90,16 +97,17 @@ class ColumnChanges:
             raise InvalidSchema("a stream needs a column for its values: drop the table instead")
         base = await self._base(principal, topic, current, shape)
         _check_names(shape, after)
-        text = edited(base.latest.format, base.latest.text, shape.value_columns, after)
-        version = msgspec.structs.replace(base.latest, text=text, schema_id=_PROVISIONAL)
-        _shaped(base, after, version)
+        text = await self._runtime.off_loop(lambda: _next_text(base, field_columns(shape), after))
         if text != base.latest.text:
-            version = msgspec.structs.replace(version, schema_id=await self._register(principal, base, text))
+            schema_id = await self._register(principal, base, text)
+            version = msgspec.structs.replace(base.latest, text=text, schema_id=schema_id)
         else:
             version = base.latest
-        made = _shaped(base, after, version)
+        made = await self._runtime.off_loop(lambda: _shaped(base, after, version))
         others = [update for update in updates if not isinstance(update, AddSchemaUpdate | SetCurrentSchemaUpdate)]
-        schema = evolved_schema(asked, made, keeps_order=False)
+        kept = asked.model_copy(update={"schemas": [*asked.schemas, _known(asked.schema(), current.metadata.schema())]})
+        kept = kept.model_copy(update={"current_schema_id": kept.schemas[-1].schema_id})
+        schema = _commented(evolved_schema(kept, made, keeps_order=False), after, asked.schema())
         changed: list[TableUpdate] = [
             AddSchemaUpdate.model_validate({"schema": schema}),
             SetCurrentSchemaUpdate.model_validate({"schema-id": -1}),
@@ -118,8 +126,9 @@ class ColumnChanges:
                 f"the latest schema of {subject} refers to others: register its next version, and the table follows"
             )
         latest = ValueSchema(registered.id, registered.schema.text, format=registered.schema.type.value)
-        base = _Base(current.metadata, shape, subject, latest, frozenset(each.field_id for each in shape.columns))
-        known = grown(shape, [latest], BY_ID, current.metadata.last_column_id, base.taken)
+        ids = frozenset(each.field_id for each in shape.columns)
+        base = _Base(current.metadata, shape, subject, latest, ids, topic.options.value_format)
+        known = await self._runtime.off_loop(lambda: base.grown(shape, latest))
         trouble = next((each.trouble for each in known.schemas if each.schema_id == latest.schema_id), "")
         if trouble:
             raise TableRefused(f"the latest schema of {subject} cannot be the table's columns: {trouble}")
@@ -139,15 +148,53 @@ class ColumnChanges:
         return (await self._registry.register(principal, base.subject, schema)).id
 
 
+def _next_text(base: _Base, before: Sequence[TableColumn], after: Sequence[TableColumn]) -> str:
+    """Of the next version, which gives the table just the columns that it shall have. Blocking."""
+    text = edited(base.latest.format, base.latest.text, before, after)
+    _shaped(base, after, msgspec.structs.replace(base.latest, text=text, schema_id=_PROVISIONAL))
+    return text
+
+
 def _value_columns(wanted: Schema, metadata: TableMetadata, shape: TableShape) -> tuple[TableColumn, ...]:
     """Those of the value, as the engine wants them; the log's and the owner's stay out of it."""
-    value_ids = {column.field_id for column in shape.value_columns}
+    value_ids = {column.field_id for column in field_columns(shape)}
     others = {field.field_id for field in metadata.schema().fields if field.field_id not in value_ids}
     # What is wrong with a column of the log is told by the rules of tables.
     fields = [
         field for field in wanted.fields if field.field_id not in others and field.name.lower() not in SYSTEM_NAMES
     ]
     return asked_columns(Schema(*fields))
+
+
+def _known(wanted: Schema, present: Schema) -> Schema:
+    """Without what is new: that gets ids in an order of our own."""
+
+    def left(fields: Sequence[NestedField]) -> list[NestedField]:
+        return [_with_type(field, kind(field.field_type)) for field in fields if field.field_id in present.field_ids]
+
+    def kind(found: IcebergType) -> IcebergType:
+        if isinstance(found, StructType):
+            return StructType(*left(found.fields))
+        if isinstance(found, ListType):
+            return found.model_copy(update={"element_field": _with_type(found.element_field, kind(found.element_type))})
+        if isinstance(found, MapType):
+            return found.model_copy(update={"value_field": _with_type(found.value_field, kind(found.value_type))})
+        return found
+
+    return Schema(*left(wanted.fields), schema_id=wanted.schema_id + 1)
+
+
+def _with_type(field: NestedField, kind: IcebergType) -> NestedField:
+    return field.model_copy(update={"field_type": kind})
+
+
+def _commented(schema: Schema, after: Sequence[TableColumn], wanted: Schema) -> Schema:
+    """With the comments on columns that are new; those inside of them are not kept."""
+    docs = {column.name: wanted.find_field(column.field_id).doc for column in after}
+    fields = [
+        field.model_copy(update={"doc": docs[field.name]}) if docs.get(field.name) else field for field in schema.fields
+    ]
+    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
 
 
 def _outline(columns: Sequence[TableColumn]) -> list[object]:
@@ -184,7 +231,7 @@ def _shaped(base: _Base, after: Sequence[TableColumn], version: ValueSchema) -> 
     names = {column.field_id: column.name for column in after if column.field_id in base.ids}
     renamed = tuple(_named(column, names.get(column.field_id, column.name)) for column in base.shape.columns)
     shape = msgspec.structs.replace(base.shape, columns=renamed)
-    made = grown(shape, [version], BY_ID, base.metadata.last_column_id, base.taken)
+    made = base.grown(shape, version)
     trouble = next((each.trouble for each in made.schemas if each.schema_id == version.schema_id), "")
     if trouble:
         raise InvalidSchema(trouble)

@@ -17,7 +17,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, TableUpdate
 from lakestream.access import Principal
 from lakestream.catalog.binding import ALIAS, check_alias
 from lakestream.catalog.engines.rights import TableRights
-from lakestream.catalog.engines.streams.first import AskedTable, asked_table, dressed, schema_text
+from lakestream.catalog.engines.streams.first import AskedTable, asked_table, dressed
 from lakestream.catalog.engines.streams.wish import StreamDefaults, StreamWish, defaults_of, read_wish
 from lakestream.catalog.engines.tables import EngineTables, NewTable
 from lakestream.catalog.first import first_metadata
@@ -38,7 +38,6 @@ from lakestream.objects.paths import is_inside
 from lakestream.schemas.registry.model import Schema, SchemaType, parse_subject
 from lakestream.schemas.registry.registry import SchemaRegistry
 from lakestream.table.schema import FRONTIER_PROPERTY, frontier_text
-from lakestream.table.shape import ValueSchema
 
 _log = logging.getLogger(__name__)
 
@@ -88,8 +87,8 @@ class StreamCreator:
         most, a version of the subject."""
         topic_id = topic_id or self._commits.runtime.new_id()
         asked = await self._check(principal, table, wish, topic_id)
-        schema_id = await self._register(principal, wish, asked.shape.schemas[-1].text)
-        asked = asked_table(wish, table.schema, _value_schema(wish, asked.shape.schemas[-1].text, schema_id))
+        schema_id = await self._register(principal, wish, asked.text)
+        asked = await self._asked(wish, table, schema_id)
         metadata = self._first(table, wish, asked, topic_id)
         await self._tables.claims.take(metadata)
         current = await self._commits.create(topic_id, metadata, bound=True)
@@ -137,8 +136,7 @@ class StreamCreator:
         check_names((*table.name.namespace, table.name.name))
         if table.name.namespace != DEFAULT_NAMESPACE:
             await self._pointers.namespace(table.name.namespace)
-        text = schema_text(wish, table.schema)
-        asked = asked_table(wish, table.schema, _value_schema(wish, text, _PROVISIONAL))
+        asked = await self._asked(wish, table, _PROVISIONAL)
         self._first(table, wish, asked, topic_id)
         await self._tables.check_free(table.name)
         await self._check_place(wish, topic_id, table)
@@ -149,8 +147,11 @@ class StreamCreator:
             raise await self._exists(table.name, wish) from error
         if ALIAS in wish.configs:
             await check_alias(self._pointers, self._topics, wish.configs)
-        await self._check_subject(principal, wish, text)
+        await self._check_subject(principal, wish, asked.text)
         return asked
+
+    async def _asked(self, wish: StreamWish, table: NewTable, schema_id: int) -> AskedTable:
+        return await self._commits.runtime.off_loop(lambda: asked_table(wish, table.schema, schema_id))
 
     async def _check_place(self, wish: StreamWish, topic_id: UUID, table: NewTable) -> None:
         """An engine may have been told the stream's own place when it asked what the table would be."""
@@ -218,7 +219,3 @@ class StreamCreator:
             ) from error
         if bound != name:
             _log.info("the table of topic %s was named %s by somebody else", topic.name, bound)
-
-
-def _value_schema(wish: StreamWish, text: str, schema_id: int) -> ValueSchema:
-    return ValueSchema(schema_id, text)

@@ -1,5 +1,5 @@
 """The metadata that the table of a stream begins with when an engine makes it: the value's columns by the schema that
-was derived of them, the engine's partitions and order. Pure."""
+is derived of them, the engine's partitions and order."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +16,10 @@ from pyiceberg.types import NestedField
 from lakestream.catalog.engines.streams.asked import asked_columns, same_columns
 from lakestream.catalog.engines.streams.wish import StreamWish
 from lakestream.errors import InvalidSchema, InvalidSetting, RequestError
-from lakestream.metadata.topics.option_list import KEY, words
-from lakestream.schemas.deriving import codec_of, derive, record_name
-from lakestream.schemas.shapes import with_schema
+from lakestream.metadata.topics.option_list import KEY, VALUE_FORMAT, words
+from lakestream.schemas.deriving import derive, record_name
+from lakestream.schemas.growing import BY_ID
+from lakestream.schemas.shapes import field_columns, with_plain_schema, with_schema
 from lakestream.table.parquet.compression import chosen
 from lakestream.table.schema import STREAM_SPEC_ID, stream_spec
 from lakestream.table.shape import RAW, TableColumn, TableShape, ValueSchema
@@ -29,30 +30,33 @@ _FORMAT: Final = "2"
 
 @dataclass(frozen=True, slots=True)
 class AskedTable:
-    """`places`: the id of each of the engine's columns in the shape."""
+    """`text`: of the schema of its values, as the registry has it. `places`: the id of each of the engine's columns in
+    the shape."""
 
+    text: str
     schema: Schema
     shape: TableShape
     places: Mapping[int, int]
 
 
-def schema_text(wish: StreamWish, schema: Schema) -> str:
-    """The schema of the values. Raises `RequestError` with a sentence."""
-    return derive(wish.format, record_name(wish.topic), asked_columns(schema))
-
-
-def asked_table(wish: StreamWish, schema: Schema, value_schema: ValueSchema) -> AskedTable:
-    """The table in the shape that the schema, which was derived, gives it. Raises `RequestError` with a sentence."""
+def asked_table(wish: StreamWish, schema: Schema, schema_id: int) -> AskedTable:
+    """The table in the shape that the schema, which is derived, gives it. Blocking. Raises `RequestError` with a
+    sentence, `Unavailable` if the compiler of schemas does not answer."""
     asked = asked_columns(schema)
     _check_key(wish, asked)
-    shape = with_schema(msgspec.structs.replace(RAW, codec=codec_of(wish.format)), value_schema)
+    text = derive(wish.format, record_name(wish.topic), asked)
+    shape = msgspec.structs.replace(RAW, codec=wish.codec)
+    shape = with_schema(shape, ValueSchema(schema_id, text, format=wish.format))
     trouble = shape.schemas[-1].trouble
     if trouble:
         raise InvalidSchema(trouble)
-    found = same_columns(asked, shape.value_columns)
+    if wish.configs[VALUE_FORMAT] != BY_ID:
+        shape = with_plain_schema(shape, schema_id)
+    made = field_columns(shape)
+    found = same_columns(asked, made)
     if found:
         raise InvalidSchema(f"{found}: values in {wish.format} have no other column for it")
-    return AskedTable(schema, shape, dict(_places(asked, shape.value_columns)))
+    return AskedTable(text, schema, shape, dict(_places(asked, made)))
 
 
 def dressed(

@@ -12,23 +12,25 @@ from lakestream.metadata.topics.option_list import PROFILE, STREAM, VALUE_FORMAT
 from lakestream.metadata.topics.options import is_disk, is_setting
 from lakestream.metadata.topics.tables import DEFAULT_NAMESPACE, check_alias, table_name
 from lakestream.schemas.deriving import FORMATS
+from lakestream.schemas.growing import BY_ID, JSON, LATEST, codec_for
 from lakestream.table.schema import TOPIC_PROPERTY
 
 PARTITIONS: Final = "lakestream.partitions"
 VALUE_SCHEMA: Final = "lakestream.value.schema"
 _OURS: Final = "lakestream."
 _SAID: Final = (PARTITIONS, VALUE_SCHEMA, TOPIC_PROPERTY)
-_FRAMED: Final = "schema_id"
+_VALUE_FORMATS: Final = (BY_ID, LATEST, JSON)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamWish:
     """`configs` are the topic's settings, `properties` what is left for the table's owner. `format`: of the schema that
-    is derived, in the registry's word."""
+    is derived, in the registry's word. `codec`: what fills the table's columns then."""
 
     topic: str
     partitions: int
     format: str
+    codec: str
     subject: str
     configs: Mapping[str, str]
     properties: Mapping[str, str]
@@ -66,17 +68,14 @@ def read_wish(name: TableName, properties: Mapping[str, str], partitions: int) -
     configs = {key: value for key, value in properties.items() if is_setting(key)} | {STREAM: "true"}
     if configs.pop(ALIAS, "") not in ("", name.name if name.namespace == DEFAULT_NAMESPACE else "", str(name)):
         raise InvalidSetting(f"leave {ALIAS} out: the table's name is the one that it is created under")
-    if configs.setdefault(VALUE_FORMAT, _FRAMED) != _FRAMED:
-        raise InvalidSetting(
-            f"{VALUE_FORMAT} of a stream that begins with its table is {_FRAMED}: producers put the id of their schema"
-            f" before each value. Leave it out, or make the topic first"
-        )
+    kind, codec = _format(properties.get(VALUE_SCHEMA), configs.setdefault(VALUE_FORMAT, BY_ID))
     if table_name(topic) != name:
         configs[ALIAS] = _alias(name)
     return StreamWish(
         topic,
         _partitions(properties.get(PARTITIONS), partitions),
-        _format(properties.get(VALUE_SCHEMA, FORMATS[0])),
+        kind,
+        codec,
         configs.get(VALUE_SUBJECT) or f"{topic}-value",
         configs,
         _left(properties),
@@ -103,12 +102,22 @@ def _partitions(text: str | None, default: int) -> int:
     return int(text)
 
 
-def _format(text: str) -> str:
-    found = text.strip().upper()
+def _format(said: str | None, value_format: str) -> tuple[str, str]:
+    """Of the schema, and the codec of the table's values."""
+    if value_format not in _VALUE_FORMATS:
+        raise InvalidSetting(
+            f"{VALUE_FORMAT} of a stream that begins with its table is one of {', '.join(_VALUE_FORMATS)}, not"
+            f" {value_format}: its columns are those of a schema. Leave it out, or make the topic first"
+        )
+    default = "JSON" if value_format == JSON else FORMATS[0]
+    found = default if said is None else said.strip().upper()
     if found not in FORMATS:
         known = ", ".join(each.lower() for each in FORMATS)
-        raise InvalidSetting(f"{VALUE_SCHEMA}={text} cannot be: it takes one of {known}")
-    return found
+        raise InvalidSetting(f"{VALUE_SCHEMA}={said} cannot be: it takes one of {known}")
+    codec = codec_for(value_format, found)
+    if codec is None:
+        raise InvalidSetting(f"{VALUE_SCHEMA}={said} cannot be: with {VALUE_FORMAT}={value_format} it is json")
+    return found, codec
 
 
 def _left(properties: Mapping[str, str]) -> dict[str, str]:

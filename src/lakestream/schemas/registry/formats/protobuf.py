@@ -32,7 +32,12 @@ class ParsedProtobuf:
 
     def normalized(self) -> str:
         """A file with custom options stays as it is: they cannot be written."""
-        return self.text if _has_custom_options(self.own) else proto_text(self.own, normalize=True)
+        return self.text if self.has_custom_options else proto_text(self.own, normalize=True)
+
+    @property
+    def has_custom_options(self) -> bool:
+        """Which `proto_text` leaves out."""
+        return _has_custom_options(self.own)
 
     def serialized(self) -> str:
         """The descriptor of its own file, in base64."""
