@@ -27,10 +27,10 @@ from lakestream.records import Arena, Run, decode
 from lakestream.spark_source.reading.batch import read_task
 from lakestream.spark_source.reading.filters import RowFilter
 from lakestream.spark_source.reading.plan import HistoryTask
-from lakestream.spark_source.reading.ranges import Ranges
 from lakestream.spark_source.schema import SPARK_SCHEMA, wanted_columns
 from lakestream.table.parquet.seal import sealed_name
 from lakestream.table.parquet.writer import StreamFileWriter
+from lakestream.table.reading.ranges import Ranges
 from lakestream.table.shape import RAW
 
 FILES = 4

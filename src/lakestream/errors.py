@@ -36,6 +36,10 @@ LakestreamError
 │   ├── NamespaceExists       that namespace is there already
 │   ├── NamespaceNotEmpty     tables or namespaces are still inside
 │   ├── TableRefused          a change that this table must never have
+│   ├── QueryRefused          SQL that is not understood, or that asks for more than tables
+│   ├── QueryLimit            a query that needs more memory, time or room than one may have
+│   ├── CitationRefused       no citation of this cluster
+│   ├── NoLongerThere         it was there, and is not any more
 │   └── RegistryRefused       what the schema registry does not do, or does not have: `problem` says which of that
 ├── RetryableError          the same call may succeed later
 │   ├── Unavailable           a store did not answer, or the outcome is unknown
@@ -192,6 +196,18 @@ class NamespaceNotEmpty(RequestError): ...
 
 
 class TableRefused(RequestError): ...
+
+
+class QueryRefused(RequestError): ...
+
+
+class QueryLimit(RequestError): ...
+
+
+class CitationRefused(RequestError): ...
+
+
+class NoLongerThere(RequestError): ...
 
 
 class RegistryProblem(Enum):

@@ -15,6 +15,7 @@ import msgspec
 from lakestream.errors import RequestError
 from lakestream.frontier.settings import DiskSettings, FreshSettings, PipelineSettings
 from lakestream.kafka.settings import KafkaSettings
+from lakestream.query.settings import QuerySettings
 from lakestream.schemas.settings import SchemaSettings
 from lakestream.stream.settings import StreamSettings
 
@@ -102,6 +103,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     pipeline: PipelineSettings = PipelineSettings()
     fresh: FreshSettings = FreshSettings()
     schemas: SchemaSettings = SchemaSettings()
+    query: QuerySettings = QuerySettings()
 
     @property
     def bucket(self) -> str:

@@ -1,5 +1,5 @@
-"""The HTTP door as one application: `/iceberg` for engines, `/registry` for clients with schemas, `/health`, `/ready`,
-`/lag` and `/metrics` for operators."""
+"""The HTTP door as one application: `/iceberg` for engines, `/registry` for clients with schemas, `/sql` for questions,
+`/health`, `/ready`, `/lag` and `/metrics` for operators."""
 
 import asyncio
 import logging
@@ -27,7 +27,9 @@ from lakestream.http.iceberg.tables import Freshen
 from lakestream.http.identity import Identified, principal_of
 from lakestream.http.lag import ReadLag, as_json
 from lakestream.http.registry.routes import registry_app
+from lakestream.http.sql.routes import SqlRoutes
 from lakestream.metrics import HttpMetrics
+from lakestream.query.queries import Queries
 from lakestream.schemas.registry.registry import SchemaRegistry
 
 _log = logging.getLogger(__name__)
@@ -47,12 +49,13 @@ def create_app(
     elsewhere: str = "",
     hosts: Sequence[str] = (),
     registry: SchemaRegistry | None = None,
+    queries: Queries | None = None,
 ) -> ASGIApp:
     """The tables behind `catalog` stay the caller's to close. `table_config` goes to engines with each table,
     `credentials` to those who ask for them; `freshen` runs before each load of a table; `lag` tells how far tables are
     behind; `ready` what keeps this process from serving, if anything does. `elsewhere` names the external catalog that
     has the tables: then nothing is served of them here. `hosts`: see `Guard`. `registry`: None if schemas are in one of
-    the owner's."""
+    the owner's. `queries`: None if nobody may ask any."""
     measured = metrics or HttpMetrics()
 
     async def health(_request: Request) -> Response:
@@ -89,6 +92,7 @@ def create_app(
             Route("/ready", show_ready, methods=["GET"]),
             Route("/metrics", show_metrics, methods=["GET"]),
             Route("/lag", show_lag, methods=["GET"]),
+            *([] if queries is None else SqlRoutes(queries).routes()),
             Mount("/iceberg", routes=iceberg.routes()),
             *([] if registry is None else [Mount("/registry", app=registry_app(registry))]),
         ],

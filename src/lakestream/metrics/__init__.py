@@ -8,6 +8,7 @@ from lakestream.metrics.http import HttpMetrics
 from lakestream.metrics.kafka import KafkaMetrics
 from lakestream.metrics.objects import ObjectMetrics
 from lakestream.metrics.pipeline import PipelineMetrics
+from lakestream.metrics.queries import QueryMetrics
 from lakestream.metrics.reading import ReadMetrics
 from lakestream.metrics.registry import new_registry
 from lakestream.metrics.stream import StreamMetrics
@@ -17,6 +18,7 @@ __all__ = [
     "KafkaMetrics",
     "ObjectMetrics",
     "PipelineMetrics",
+    "QueryMetrics",
     "ReadMetrics",
     "StreamMetrics",
     "new_registry",

@@ -24,6 +24,7 @@ from lakestream.node.fresh import open_freshener, watch_fresh
 from lakestream.node.inserting import OpenedTables, open_inserter
 from lakestream.node.monitoring.readiness import Readiness
 from lakestream.node.places import advertised, taken
+from lakestream.node.query import open_queries
 from lakestream.node.storage.backends import open_backends, saving_rows
 from lakestream.node.storage.tables import make_engines, open_catalog
 from lakestream.node.vending import storage_config, storage_credentials
@@ -66,9 +67,16 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
         async def lag() -> list[TopicLag]:
             return await lags.read(backends.runtime.clock.now_ms())
 
+        tables = EngineCatalog(engines, topics, ALLOW_ALL, for_streams, defaults)
+        queries = None
+        if settings.query.workers:
+            queries = await stack.enter_async_context(
+                open_queries(settings.query, backends, catalog, tables, freshener)
+            )
+
         config = uvicorn.Config(
             create_app(
-                EngineCatalog(engines, topics, ALLOW_ALL, for_streams, defaults),
+                tables,
                 table_config=storage_config(settings.bucket, os.environ),
                 credentials=storage_credentials(settings.bucket, os.environ, allowed=place.vend_credentials),
                 metrics=HttpMetrics(backends.registry),
@@ -78,6 +86,7 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
                 elsewhere=catalog.place,
                 hosts=[place.host, told_host, *listed(place.hosts)],
                 registry=registry,
+                queries=queries,
             ),
             log_config=None,
             access_log=False,

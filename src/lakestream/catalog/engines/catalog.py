@@ -77,6 +77,10 @@ class EngineCatalog:
         """What is about topics that the caller may describe."""
         return [each for each in found if self._rights.allows_topic(principal, Operation.DESCRIBE, name_of(each))]
 
+    def may_read(self, principal: Principal, topic: str) -> bool:
+        """Whether the caller may read the topic, and so its table."""
+        return self._rights.allows_topic(principal, Operation.READ, topic)
+
     # Tables
 
     async def tables(self, principal: Principal, namespace: Namespace) -> list[str]:
@@ -128,6 +132,11 @@ class EngineCatalog:
         """Raises `UnknownTable`."""
         await self._rights.check(principal, Operation.DESCRIBE, name)
         await self._pointers.resolve(name)
+
+    async def readable(self, principal: Principal, name: TableName) -> UUID:
+        """The table of that name, for those who may read it: of a stream's, the topic's id. Raises `UnknownTable`."""
+        await self._rights.check(principal, Operation.READ, name)
+        return await self._pointers.resolve(name)
 
     async def check_access(self, principal: Principal, name: TableName) -> None:
         """For credentials, with which files are read and, by whoever may commit them, written. Raises

@@ -21,10 +21,10 @@ from lakestream.spark_source.reading.plan import (
     resolve,
     tail_tasks,
 )
-from lakestream.spark_source.reading.ranges import Ranges
 from lakestream.spark_source.reading.tail import read_tail
 from lakestream.spark_source.reading.view import TableView, ViewClient
 from lakestream.spark_source.schema import wanted_columns
+from lakestream.table.reading.ranges import Ranges
 from lakestream.table.shape import RAW, TableShape
 
 BATCH_ROWS = 65_536

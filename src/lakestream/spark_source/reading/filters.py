@@ -26,7 +26,7 @@ from pyiceberg.io.pyarrow import expression_to_pyarrow
 from pyparsing import ParseException
 
 from lakestream.errors import RequestError
-from lakestream.spark_source.reading.ranges import Ranges
+from lakestream.table.reading.ranges import Ranges
 from lakestream.table.schema import iceberg_schema
 from lakestream.table.shape import RAW, TableShape
 

@@ -12,9 +12,9 @@ from lakestream.model import DataFile, PositionDeletes
 from lakestream.spark_source.options import EARLIEST, LATEST, Options, Position
 from lakestream.spark_source.reading.filters import Bounds
 from lakestream.spark_source.reading.log import Log
-from lakestream.spark_source.reading.ranges import Ranges
 from lakestream.spark_source.reading.tail import Address
 from lakestream.spark_source.reading.view import TableView
+from lakestream.table.reading.ranges import Ranges
 
 _UNBOUNDED: Final = 2**63 - 1
 

@@ -14,9 +14,9 @@ from lakestream.spark_source.reading.batch import read_task
 from lakestream.spark_source.reading.filters import RowFilter
 from lakestream.spark_source.reading.log import Log, LogClient
 from lakestream.spark_source.reading.plan import check_same_topic, history_tasks, lost, readable, resolve, tail_tasks
-from lakestream.spark_source.reading.ranges import Ranges
 from lakestream.spark_source.reading.view import ViewClient
 from lakestream.spark_source.schema import wanted_columns
+from lakestream.table.reading.ranges import Ranges
 from lakestream.table.shape import RAW, TableShape
 
 Offset = dict[str, Any]

@@ -23,8 +23,8 @@ from lakestream.kafka.wire.fetch_client import (
 )
 from lakestream.records import Arena, Run, decode, walk
 from lakestream.records.layout import CONTROL_BIT, TRANSACTIONAL_BIT
-from lakestream.spark_source.reading.ranges import Ranges
 from lakestream.table.parquet.arrow import to_arrow
+from lakestream.table.reading.ranges import Ranges
 from lakestream.table.shape import TableShape
 
 Address = tuple[str, int]

@@ -23,9 +23,9 @@ from lakestream.spark_source.reading.plan import (
     resolve,
     tail_tasks,
 )
-from lakestream.spark_source.reading.ranges import Ranges
 from lakestream.spark_source.reading.streaming import from_offset, limit, to_offset
 from lakestream.spark_source.reading.view import TableView
+from lakestream.table.reading.ranges import Ranges
 
 ONE = UUID(int=1)
 OPTIONS = parse({"topic": "t", "kafka.bootstrap.servers": "h:1", "maxRecordsPerPartition": "10"})

@@ -9,7 +9,6 @@ import asyncio
 import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import count
@@ -20,14 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from lakestream import objects, records
-from lakestream.errors import CorruptObject, CorruptRecords, LakestreamError, RetryableError
+from lakestream.errors import LakestreamError, RetryableError
+from lakestream.frontier.moving.tiles.decoding import borrowed_arena, decode_slices
 from lakestream.frontier.moving.tiles.naming import data_key, nth_id
-from lakestream.frontier.moving.tiles.reading import Bytes, extent_bytes, read_tile
+from lakestream.frontier.moving.tiles.reading import Bytes, read_tile
 from lakestream.frontier.moving.tiles.tile import Slice, Tile, TileOutcome, last_offset, slice_bytes
-from lakestream.metadata.log.head import Extent
 from lakestream.model import WrittenFile
 from lakestream.objects import Buffer, ObjectStore
-from lakestream.records import Arena, Columns, Run, decode, walk
+from lakestream.records import Arena, Columns
 from lakestream.records.framing import unknown_ids
 from lakestream.schemas.codecs import install as install_codecs
 from lakestream.schemas.codecs import warm_up as warm_up_codecs
@@ -67,7 +66,7 @@ async def write_files(tile: Tile, store: ObjectStore, file_id: UUID, *, ends_at_
     table, prefix = _place(tile, store)
     written = []
     told = _Told()
-    with _borrowed_arena() as arena:
+    with borrowed_arena() as arena:
         for finished in _files(tile, held, file_id, arena, told):
             await table.put(prefix + finished.key, [finished.data])
             written.append(finished.about)
@@ -161,7 +160,7 @@ def _shared(
     tile: Tile, parts: Sequence[Slice], held: Bytes, ids: Iterator[UUID], arena: Arena, told: _Told
 ) -> Iterator[_Finished]:
     file: _OpenFile | None = None
-    for columns in _decode(tile, parts, held, arena):
+    for columns in decode_slices(tile, parts, held, arena):
         file = file or _OpenFile(tile, parts[0], UNPARTITIONED.spec_id, told)
         file.write(columns)
         if file.size_bytes >= tile.target_file_bytes:
@@ -176,7 +175,7 @@ def _windows(
 ) -> Iterator[_Finished]:
     file: _OpenFile | None = None
     current = -1
-    for columns in _decode(tile, [part], held, arena):
+    for columns in decode_slices(tile, [part], held, arena):
         for _, window, rows in columns.split(OFFSET_WINDOW):
             if file is not None and (window != current or file.size_bytes >= tile.target_file_bytes):
                 yield file.finish(tile.location, next(ids))
@@ -186,39 +185,6 @@ def _windows(
             file.write(rows)
     if file is not None:
         yield file.finish(tile.location, next(ids))
-
-
-def _decode(tile: Tile, parts: Sequence[Slice], held: Bytes, arena: Arena) -> Iterator[Columns]:
-    """The records of the slices in (partition, offset) order, nothing below a slice's start."""
-    taken: list[Extent] = []
-
-    def runs() -> Iterator[Run]:
-        for part in parts:
-            for extent in part.extents:
-                taken[:] = [extent]
-                yield _run(tile, part, extent, held)
-
-    try:
-        yield from decode(runs(), arena)
-    except CorruptRecords as error:
-        [extent] = taken
-        raise CorruptObject(
-            f"object {extent.object_key} at {extent.position}, topic {tile.topic} ({tile.topic_id}): the batches do not"
-            f" decode, although their checksum holds: {error}"
-        ) from error
-
-
-def _run(tile: Tile, part: Slice, extent: Extent, held: Bytes) -> Run:
-    """The extent's batches from the slice's start on, which must give exactly the offsets that the extent claims."""
-    data = extent_bytes(tile, part, extent, held)
-    if extent.base_offset >= part.start:
-        return Run(part.partition, extent.base_offset, data, extent.end_offset)
-    offset = extent.base_offset
-    for batch in walk(data):
-        if offset == part.start:
-            return Run(part.partition, offset, data[batch.position :], extent.end_offset)
-        offset += batch.last_offset_delta + 1
-    raise CorruptRecords(f"no batch of partition {part.partition} starts at {part.start}, where the table ends")
 
 
 def _place(tile: Tile, store: ObjectStore) -> tuple[ObjectStore, str]:
@@ -232,16 +198,3 @@ def _place(tile: Tile, store: ObjectStore) -> tuple[ObjectStore, str]:
 def _open(url: str, ends_at_once: bool = False) -> ObjectStore:
     """A worker process serves many tiles: its connections are worth keeping."""
     return objects.open(url, ends_at_once=ends_at_once)
-
-
-_arenas: list[Arena] = []
-"""Not in use now. Their memory is warm; two tiles that are written side by side never share one."""
-
-
-@contextmanager
-def _borrowed_arena() -> Iterator[Arena]:
-    arena = _arenas.pop() if _arenas else Arena()
-    try:
-        yield arena
-    finally:
-        _arenas.append(arena)

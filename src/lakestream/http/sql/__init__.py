@@ -1,0 +1,1 @@
+"""`/sql`: questions in SQL, and citations replayed."""
