@@ -32,7 +32,7 @@ from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.metadata.topics.tables import DEFAULT_NAMESPACE, table_name
 from lakestream.query.citations import CitedTable
 from lakestream.query.questions import AsOf
-from lakestream.query.sources import Source, SnapshotSource, StreamSource
+from lakestream.query.sources import SnapshotSource, Source, StreamSource
 from lakestream.table.reading.ranges import Ranges
 
 Cut = Callable[[UUID], Awaitable[object]]

@@ -18,9 +18,19 @@ from lakestream.metadata.topics.tables import DEFAULT_NAMESPACE
 from lakestream.metrics import QueryMetrics
 from lakestream.query.citations import TOKEN_BYTES, Citation, as_token, check, signed
 from lakestream.query.looking import Found, Seen, Tables
-from lakestream.query.messages import Done, Examine, Examined, Failed, AnswerFormat, Limits, NamedTable, RunQuery, SchemasNeeded
+from lakestream.query.messages import (
+    AnswerFormat,
+    Done,
+    Examine,
+    Examined,
+    Failed,
+    Limits,
+    NamedTable,
+    RunQuery,
+    SchemasNeeded,
+)
 from lakestream.query.processes import QueryProcess, QueryProcesses, raise_failure
-from lakestream.query.questions import NOW, QueryAnswer, AsOf, Question
+from lakestream.query.questions import NOW, AsOf, QueryAnswer, Question
 from lakestream.query.settings import QuerySettings
 from lakestream.query.sources import Relation
 from lakestream.runtime import Clock
@@ -66,7 +76,9 @@ class Queries:
         with self._metrics.measure():
             return await self._within(question, self._ask(principal, question))
 
-    async def replay(self, principal: Principal, citation: Citation, form: AnswerFormat = AnswerFormat.JSON) -> QueryAnswer:
+    async def replay(
+        self, principal: Principal, citation: Citation, form: AnswerFormat = AnswerFormat.JSON
+    ) -> QueryAnswer:
         """The same rows once more, or the reason why they are not there any more: never others."""
         check(citation, self._cluster, self._key)
         as_of = {
@@ -171,7 +183,9 @@ class Queries:
     async def _until(self, principal: Principal, table: Found, time: str, process: QueryProcess) -> AsOf:
         """The offsets of each partition before its first record of that time or later."""
         seen = await self._tables.at(principal, table, NOW, raw=True)
-        run = RunQuery(_ENDS, (_moment(time),), [Relation("default", "t", seen.rows)], AnswerFormat.JSON, self._limits(1_000_000))
+        run = RunQuery(
+            _ENDS, (_moment(time),), [Relation("default", "t", seen.rows)], AnswerFormat.JSON, self._limits(1_000_000)
+        )
         done = _done(await process.ask(run))
         ends = [*(seen.cited.offsets or ())]
         for each in msgspec.json.decode(done.body):
@@ -260,7 +274,9 @@ def _check_same(cited: Citation, found: Mapping[NamedTable, Found]) -> None:
     present = {str(each.name): str(each.table_id) for each in found.values()}
     for table in cited.tables:
         if present.get(table.name) != table.table_id:
-            raise NoLongerThere(f"the table {table.name} of that answer was deleted; what has its name now is another one")
+            raise NoLongerThere(
+                f"the table {table.name} of that answer was deleted; what has its name now is another one"
+            )
 
 
 def _why_other(citation: Citation, found: Citation) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakestream.query.messages import Done, AnswerFormat
+from lakestream.query.messages import AnswerFormat, Done
 from lakestream.query.worker.encoding import Column, encode, unique_names
 
 

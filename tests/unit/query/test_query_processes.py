@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from lakestream.errors import Overloaded, QueryLimit, Unavailable
-from lakestream.query.messages import Done, Examine, Examined, Failed, AnswerFormat, Limits, RunQuery
+from lakestream.query.messages import AnswerFormat, Done, Examine, Examined, Failed, Limits, RunQuery
 from lakestream.query.processes import QueryProcesses, raise_failure
 from lakestream.query.settings import QuerySettings
 

@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from lakestream.errors import (
     CitationRefused,
-    NoLongerThere,
     LakestreamError,
+    NoLongerThere,
     NotAuthorized,
     OffsetOutOfRange,
     Overloaded,

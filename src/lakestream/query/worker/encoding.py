@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakestream.errors import QueryLimit
-from lakestream.query.messages import Done, AnswerFormat
+from lakestream.query.messages import AnswerFormat, Done
 
 _ENCODER: Final = msgspec.json.Encoder(order=None)
 _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
