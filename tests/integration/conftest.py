@@ -1,4 +1,4 @@
-"""One Spark session for all tests that want one: it costs seconds and a gigabyte."""
+"""One Spark session for all tests that want one, for it costs seconds and a gigabyte; a broker and a door of a file."""
 
 import gc
 import os
@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from support.servers.hive import client_jar, hive_archive
 from support.servers.s3 import spark_s3_jar
+from support.worlds.doors import http_door
+from support.worlds.embedded import Embedded, embedded
 
 _SLOPPY = ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 _CACHE = Path(__file__).parents[2] / ".cache" / "jars"
@@ -41,6 +43,25 @@ def spark_jars() -> list[Path]:
     places = os.environ.get("LAKESTREAM_SPARK_JARS")
     roots = [Path(place) for place in re.split(r"[:\s]+", places) if place] if places else [_CACHE]
     return [jar for root in roots for jar in (sorted(root.glob("*.jar")) if root.is_dir() else [root]) if jar.exists()]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data directory of `broker` and `door`, which the tests of a file share."""
+    return tmp_path_factory.mktemp("shared")
+
+
+@pytest.fixture(scope="module")
+def broker(data: Path) -> Iterator[Embedded]:
+    with embedded(data) as brokers:
+        yield brokers
+
+
+@pytest.fixture(scope="module")
+def door(data: Path, broker: Embedded) -> Iterator[str]:
+    """The address of the HTTP door beside `broker`. It has no pipeline."""
+    with http_door(data) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,23 +19,6 @@ from support.worlds.embedded import Embedded, embedded
 DEADLINE_S = 20.0
 """How long a busy machine may take; what is promised is measured by the benchmark."""
 _names = count()
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("fresh")
-
-
-@pytest.fixture(scope="module")
-def broker(data: Path) -> Iterator[Embedded]:
-    with embedded(data) as brokers:
-        yield brokers
-
-
-@pytest.fixture(scope="module")
-def door(data: Path, broker: Embedded) -> Iterator[str]:
-    with http_door(data) as address:
-        yield address
 
 
 @pytest.fixture

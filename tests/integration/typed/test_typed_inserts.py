@@ -5,7 +5,6 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -25,8 +24,8 @@ from pyiceberg.transforms import DayTransform
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 from support.schemas.avro import framed
 from support.schemas.typed import ORDER
-from support.worlds.doors import duck, http_door
-from support.worlds.embedded import Embedded, embedded
+from support.worlds.doors import duck
+from support.worlds.embedded import Embedded
 
 from lakestream.table.shape import KIND_RAW, KIND_TOMBSTONE, KIND_TYPED
 
@@ -35,23 +34,6 @@ NEWER: dict[str, Any] = ORDER | {
     "fields": [*ORDER["fields"], {"name": "note", "type": ["null", "string"], "default": None}]
 }
 _names = count()
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("typed-inserts")
-
-
-@pytest.fixture(scope="module")
-def broker(data: Path) -> Iterator[Embedded]:
-    with embedded(data) as brokers:
-        yield brokers
-
-
-@pytest.fixture(scope="module")
-def door(data: Path, broker: Embedded) -> Iterator[str]:
-    with http_door(data) as address:
-        yield address
 
 
 @pytest.fixture

@@ -1,17 +1,14 @@
 """A schema registry over plain HTTP, as far as commands need it."""
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
-from urllib.error import HTTPError
 from urllib.parse import quote
-from urllib.request import Request, urlopen
 
 from lakestream.cli.console import fail
+from lakestream.cli.doors import DoorError, ask
 from lakestream.table.shape import ValueSchema
 
 _TIMEOUT_S: Final = 30.0
@@ -20,12 +17,8 @@ _TYPES: Final = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
 _CONTENT: Final = "application/vnd.schemaregistry.v1+json"
 
 
-class RegistryError(Exception):
-    """One sentence: nobody answers (`status` 0), or the registry refuses."""
-
-    def __init__(self, sentence: str, status: int = 0) -> None:
-        super().__init__(sentence)
-        self.status = status
+class RegistryError(DoorError):
+    """Of the registry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,27 +94,12 @@ class Registry:
                 found[each["name"]] = answer["schema"]
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Accept": _CONTENT, "Content-Type": _CONTENT}
+        url = f"{self.url.rstrip('/')}/{path}"
         try:
-            request = Request(f"{self.url.rstrip('/')}/{path}", data, headers, method=method)
-            with urlopen(request, timeout=_TIMEOUT_S) as response:
-                return json.loads(response.read())
-        except HTTPError as error:
-            with error:
-                sentence = f"the schema registry at {self.url} refused: {_reason(error.read(), str(error))}"
-                raise RegistryError(sentence, error.code) from error
-        except (OSError, HTTPException, ValueError) as error:
-            reason = getattr(error, "reason", error)
-            raise RegistryError(f"no schema registry answers at {self.url}: {reason}") from error
+            return ask(f"schema registry at {self.url}", method, url, body, timeout_s=_TIMEOUT_S, content=_CONTENT)
+        except DoorError as error:
+            raise RegistryError(str(error), error.status) from error
 
 
 def _quoted(subject: str) -> str:
     return quote(subject, safe="")
-
-
-def _reason(body: bytes, otherwise: str) -> str:
-    try:
-        return str(json.loads(body)["message"])
-    except (ValueError, KeyError, TypeError):
-        return otherwise

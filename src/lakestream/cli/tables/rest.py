@@ -1,16 +1,13 @@
 """The Iceberg REST catalog over plain HTTP, as far as commands need it: find a topic's table, change its refs."""
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from http.client import HTTPException
 from typing import Any, Final
-from urllib.error import HTTPError
 from urllib.parse import quote
-from urllib.request import Request, urlopen
 
 from lakestream.cli.console import fail
+from lakestream.cli.doors import DoorError, ask
 from lakestream.cli.tables.history import TableHistory, read_history
 from lakestream.metadata.topics.tables import table_name
 
@@ -23,12 +20,8 @@ Name = tuple[str, ...]
 """Namespace levels, then the table."""
 
 
-class CatalogError(Exception):
-    """One sentence: nobody answers, or the catalog refuses (`status`)."""
-
-    def __init__(self, sentence: str, status: int = 0) -> None:
-        super().__init__(sentence)
-        self.status = status
+class CatalogError(DoorError):
+    """Of the catalog."""
 
 
 @dataclass(slots=True)
@@ -115,22 +108,8 @@ class RestTables:
         return self._send(method, self._prefix + path, body)
 
     def _send(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        url = f"{self.catalog.rstrip('/')}/v1/{path}"
         try:
-            request = Request(f"{self.catalog.rstrip('/')}/v1/{path}", data, headers, method=method)
-            with urlopen(request, timeout=_TIMEOUT_S) as response:
-                return json.loads(response.read())
-        except HTTPError as error:
-            with error:
-                sentence = f"the catalog at {self.catalog} refused: {_reason(error.read(), str(error))}"
-                raise CatalogError(sentence, error.code) from error
-        except (OSError, HTTPException, ValueError) as error:
-            raise CatalogError(f"no catalog answers at {self.catalog}: {getattr(error, 'reason', error)}") from error
-
-
-def _reason(body: bytes, otherwise: str) -> str:
-    try:
-        return str(json.loads(body)["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        return otherwise
+            return ask(f"catalog at {self.catalog}", method, url, body, timeout_s=_TIMEOUT_S)
+        except DoorError as error:
+            raise CatalogError(str(error), error.status) from error

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
@@ -17,29 +17,12 @@ from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 from support.worlds.doors import duck, http_door
-from support.worlds.embedded import Embedded, embedded
+from support.worlds.embedded import Embedded
 
 INSERTS = {"lakestream.table.inserts": "true"}
 WAIT_S = 30
 ROUNDS = 3
 _names = count()
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("insert")
-
-
-@pytest.fixture(scope="module")
-def broker(data: Path) -> Iterator[Embedded]:
-    with embedded(data) as brokers:
-        yield brokers
-
-
-@pytest.fixture(scope="module")
-def door(data: Path, broker: Embedded) -> Iterator[str]:
-    with http_door(data) as address:
-        yield address
 
 
 def make_topic(broker: Embedded, partitions: int = 3, **config: str) -> str:
