@@ -9,7 +9,8 @@ import msgspec
 from lakestream.errors import LakestreamError, RetryableError
 from lakestream.frontier.moving.tiles.naming import data_key
 from lakestream.frontier.moving.tiles.reading import extent_bytes, read_tile
-from lakestream.frontier.moving.tiles.tile import Slice, Tile, TileOutcome, last_offset
+from lakestream.frontier.moving.tiles.tile import Tile, TileOutcome, last_offset
+from lakestream.frontier.moving.tiles.visible import AbortedRanges, Gap, joined, visible
 from lakestream.model import DataFile, WrittenFile
 from lakestream.records import BatchCompression
 from lakestream.runtime import Runtime
@@ -64,17 +65,25 @@ class SimulatedTiles:
         try:
             held = await read_tile(tile, self._wal)
             found: list[Row] = []
+            gaps: list[Gap] = []
             for part in tile.slices:
+                aborted = AbortedRanges(part.aborted)
                 for extent in part.extents:
                     data = extent_bytes(tile, part, extent, held)
-                    found += [row for row in rows(data, part.partition, extent.base_offset) if _inside(row, part)]
+                    inside = aborted.within(extent.base_offset, extent.end_offset)
+                    seen = visible(part.partition, extent, data, part.start, part.end, inside)
+                    gaps += seen.gaps
+                    for run in seen.runs:
+                        found += rows(run.data, part.partition, run.base_offset)
+            if not found:
+                return TileOutcome(gaps=joined(sorted(gaps)))
             first = tile.slices[0]
             path = f"{tile.location}/{data_key(first.partition, last_offset(first), self._runtime.new_id())}"
             data_bytes = encode_rows(found)
             await self._objects.put(path.removeprefix(self._objects.url + "/"), [data_bytes])
         except LakestreamError as error:
             return TileOutcome(error=str(error), retryable=isinstance(error, RetryableError))
-        return TileOutcome(files=(written(path, found, len(data_bytes)),))
+        return TileOutcome(files=(written(path, found, len(data_bytes)),), gaps=joined(sorted(gaps)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +162,3 @@ def _may_hold(file: DataFile, partition: int, offset: int, end_offset: int) -> b
     return file.partition_min <= partition <= file.partition_max and (
         offset <= file.offset_max and file.offset_min < end_offset
     )
-
-
-def _inside(row: Row, part: Slice) -> bool:
-    return part.start <= row.offset < part.end

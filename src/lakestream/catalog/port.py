@@ -89,8 +89,12 @@ class TableCatalog(TableViews, Protocol):
         add: Sequence[WrittenFile],
         remove: Sequence[DataFile],
         frontier: tuple[int, ...],
+        gaps: int = 0,
+        split: Sequence[str] = (),
     ) -> View:
-        """Adds and removes files and moves the frontier in one snapshot on main, on exactly this view.
+        """Adds and removes files and moves the frontier in one snapshot on main, on exactly this view. `gaps`: how many
+        of the offsets that the frontier passes have no row, because they are of aborted transactions or of markers.
+        `split`: the transactional ids of transactions of which the snapshot has a part; it says so.
 
         The frontier may grow in length (new partitions) and must not fall anywhere; a commit without files makes an
         empty snapshot. Refuses (`ValueError`) a falling frontier or removal of files the view lacks."""

@@ -29,6 +29,7 @@ from lakestream.catalog.manifests.index import ManifestIndex
 from lakestream.catalog.manifests.snapshot import SnapshotBuilder, SnapshotPlan
 from lakestream.catalog.rules.evolving import evolved_schema
 from lakestream.catalog.rules.lineage import intact_summary
+from lakestream.catalog.rules.stamp import split_summary
 from lakestream.catalog.threads import Threads
 from lakestream.errors import Unavailable
 from lakestream.metadata.names.pointers import PointerRow
@@ -75,6 +76,11 @@ class FrontierText(NamedTuple):
     properties: Mapping[str, str]
     summary: Mapping[str, str]
     """The snapshot's."""
+
+
+def told_split(said: FrontierText, split: Sequence[str]) -> FrontierText:
+    """The snapshot also names the transactions of which it has a part."""
+    return said._replace(summary={**said.summary, **split_summary(split)}) if split else said
 
 
 class TableCommits(Protocol):

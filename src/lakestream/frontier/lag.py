@@ -7,6 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from lakestream.errors import CorruptObject
+from lakestream.frontier.moving.stable import stable_end
 from lakestream.frontier.moving.watchlist import Watchlist
 from lakestream.frontier.status import StatusReader, TopicStatus, read_status
 from lakestream.metadata import codec
@@ -23,13 +24,14 @@ _FEW_PARTITIONS: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class TopicLag:
-    """`frontier` and `end` by partition. `oldest_ms`: the age of the oldest record that is not in the table, by its own
-    timestamp; 0 if there is none. `committed_ms`: the time of the last commit by a pipeline, None if none is known.
-    `error`: why the topic is quarantined, else empty."""
+    """`frontier` and `end` by partition, and `stable`: up to where nothing is of an open transaction. `oldest_ms`: the
+    age of the oldest record that is not in the table, by its own timestamp; 0 if there is none. `committed_ms`: the
+    time of the last commit by a pipeline, None if none is known. `error`: why the topic is quarantined, else empty."""
 
     topic: str
     topic_id: UUID
     frontier: tuple[int, ...]
+    stable: tuple[int, ...]
     end: tuple[int, ...]
     oldest_ms: int
     committed_ms: int | None
@@ -39,7 +41,13 @@ class TopicLag:
 
     @property
     def records(self) -> int:
+        """Offsets: those of aborted transactions count until the frontier has passed them."""
         return sum(self.end) - sum(self.frontier)
+
+    @property
+    def held(self) -> int:
+        """How many of them wait for open transactions to end."""
+        return sum(end - max(stable, at) for end, stable, at in zip(self.end, self.stable, self.frontier, strict=True))
 
 
 async def read_lag(store: Store, topics: Topics, now_ms: int) -> list[TopicLag]:
@@ -144,6 +152,7 @@ def _lag(topic: Topic, heads: Iterable[Head], status: TopicStatus, error: str, o
         topic=topic.name,
         topic_id=topic.topic_id,
         frontier=tuple(head.frontier for head in heads),
+        stable=tuple(stable_end(head) for head in heads),
         end=tuple(head.next_offset for head in heads),
         oldest_ms=oldest_ms,
         committed_ms=status.committed_ms or None,

@@ -1,8 +1,9 @@
 """Which rows a query reads of a table: of a stream's, table and tail at one vector of offsets, without a commit.
 
-Heads first, then extents, then the view: what the heads say was acknowledged is in one of the two, and nothing beyond
-them is read. A tail that is too large to decode for a query, or that has values of schemas that the table does not know
-yet, is committed first, where this process may do that.
+Heads first, then extents, then the view: what the heads say was acknowledged is in one of the two. What is of open or
+aborted transactions is not read, and of a committed one all of its records or none (`frontier.moving.stable`). A tail
+that is too large to decode for a query, or that has values of schemas that the table does not know yet, is committed
+first, where this process may do that.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,6 +25,8 @@ from lakestream.errors import (
 )
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.advance import DueTail, ensure_table, plan_tail, read_tail
+from lakestream.frontier.moving.replacement import frontier_of
+from lakestream.frontier.moving.stable import NOBODY
 from lakestream.metadata.groups import committed_offsets
 from lakestream.metadata.log.head import Head
 from lakestream.metadata.log.partition import decode_head, head_address
@@ -103,8 +106,9 @@ class Tables:
         as bytes."""
         if found.topic is None or as_of.snapshot_id is not None:
             return await self._snapshot(principal, found, as_of)
-        tail = await self._tail(found.topic)
-        ends = {index: readable_end(head) for index, head in tail.heads.items()}
+        is_now = as_of.group is None and as_of.offsets is None
+        tail = await self._tail(found.topic, whole=is_now)
+        ends = {index: tail.stable.ends.get(index, frontier_of(tail.view, index)) for index in tail.heads}
         if as_of.group is not None:
             ends = await self._read_by(principal, as_of.group, found.topic, ends)
         elif as_of.offsets is not None:
@@ -118,11 +122,12 @@ class Tables:
         await self._cut(topic_id)
         return True
 
-    async def _tail(self, topic: Topic) -> DueTail:
+    async def _tail(self, topic: Topic, *, whole: bool) -> DueTail:
+        """Up to where no transaction is open; `whole`: and no committed one has a part behind it."""
         for round_number in range(_ROUNDS):
             heads = await self._heads(topic)
             try:
-                tail = await read_tail(self._lake, topic, heads)
+                tail = await read_tail(self._lake, topic, heads, NOBODY if whole else heads.keys())
             except UnknownStream:
                 await ensure_table(self._lake, self._topics, topic)
                 continue
@@ -157,7 +162,8 @@ class Tables:
         # Rows below the log's start are history that retention has left in the table: engines see them, too.
         below, above = Ranges.between(dict.fromkeys(ends, 0), ends).cut(tail.view.frontier)
         wanted = {index: extents for index, extents in tail.due.items() if index in above.by_partition}
-        planned = plan_tail(self._lake, replace(tail, due=wanted), tile_size=_TILE_BYTES)
+        wanted_tail = replace(tail, stable=replace(tail.stable, due=wanted))
+        planned = plan_tail(self._lake, wanted_tail, tile_size=_TILE_BYTES)
         view = tail.view
         rows = StreamSource(
             view.location,
@@ -194,11 +200,6 @@ class Tables:
             snapshot_id=None if snapshot_id is None else str(snapshot_id),
         )
         return Seen(SnapshotSource(current.location, snapshot_id, self._io), cited)
-
-
-def readable_end(head: Head) -> int:
-    """What readers see of a log ends here: before the oldest transaction that is open."""
-    return head.next_offset if head.first_open is None else min(head.first_open, head.next_offset)
 
 
 def _asked(found: Found, offsets: Sequence[int], ends: Mapping[int, int]) -> dict[int, int]:

@@ -10,12 +10,13 @@ def batch(
     compression: int = 0,
     key: bytes | None = None,
     headers: list[tuple[str, bytes | None]] | None = None,
+    transactional: bool = False,
 ) -> bytes:
     """One magic 2 batch; `producer` is id, epoch, base sequence."""
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=compression,
-        is_transactional=False,
+        is_transactional=transactional,
         producer_id=producer[0],
         producer_epoch=producer[1],
         base_sequence=producer[2],

@@ -76,6 +76,8 @@ class SimulatedTables:
         add: Sequence[WrittenFile],
         remove: Sequence[DataFile],
         frontier: tuple[int, ...],
+        gaps: int = 0,
+        split: Sequence[str] = (),
         outside: bool = False,
     ) -> View:
         """`outside`: it is another engine's, which nobody takes for one of ours."""
@@ -90,7 +92,7 @@ class SimulatedTables:
             snapshot_id=(view.snapshot_id or 0) + 1,
             sequence_number=view.sequence_number + 1,
             frontier=frontier,
-            intact_from=frontier if outside else intact_after(view, add, remove, frontier),
+            intact_from=frontier if outside else intact_after(view, add, remove, frontier, gaps),
             files=(*map(_live, add), *kept),
         )
         location = self._write(new)

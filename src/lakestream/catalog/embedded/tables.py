@@ -24,7 +24,7 @@ from lakestream.catalog.rules.adopting import adopted_frontier, as_begun, check_
 from lakestream.catalog.rules.evolving import check_evolution
 from lakestream.catalog.rules.lineage import intact_after
 from lakestream.catalog.rules.streams import check_commit
-from lakestream.catalog.staging import Change, Current, FrontierText, Stager, exactly
+from lakestream.catalog.staging import Change, Current, FrontierText, Stager, exactly, told_split
 from lakestream.errors import InvalidSetting, StorageError, UnknownStream, UnknownTable
 from lakestream.metadata.names.pointers import PointerRow
 from lakestream.metadata.names.rows import TableName
@@ -100,13 +100,20 @@ class PyIcebergTables:
         add: Sequence[WrittenFile],
         remove: Sequence[DataFile],
         frontier: tuple[int, ...],
+        gaps: int = 0,
+        split: Sequence[str] = (),
     ) -> View:
         check_commit(view, add, remove, frontier)
         current = check_same(view, await self.commits.load(view.topic_id))
         said, version = _said(frontier), version_of(current.location) + 1
-        intact = intact_after(view, add, remove, frontier)
+        intact = intact_after(view, add, remove, frontier, gaps)
         plan = self._stager.plan(
-            said, add=add, remove=remove, intact_from=intact, version=version, carries_statistics=True
+            told_split(said, split),
+            add=add,
+            remove=remove,
+            intact_from=intact,
+            version=version,
+            carries_statistics=True,
         )
         done = await self.commits.commit(current, self._stager.prepared(view, plan, said))
         return await self._reader.remember(view.topic_id, view.table, done)

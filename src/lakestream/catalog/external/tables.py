@@ -33,7 +33,7 @@ from lakestream.catalog.rules.lineage import intact_after
 from lakestream.catalog.rules.streams import check_commit, falls
 from lakestream.catalog.rules.vector import is_sealed
 from lakestream.catalog.rules.views import check_view
-from lakestream.catalog.staging import Change, Current, Prepare, Stager
+from lakestream.catalog.staging import Change, Current, Prepare, Stager, told_split
 from lakestream.errors import Conflict, InvalidSetting, StorageError, Unavailable
 from lakestream.metadata.names.pointers import Pointer, PointerRow
 from lakestream.metadata.names.rows import TableName
@@ -106,12 +106,14 @@ class ExternalTables:
         add: Sequence[WrittenFile],
         remove: Sequence[DataFile],
         frontier: tuple[int, ...],
+        gaps: int = 0,
+        split: Sequence[str] = (),
     ) -> View:
         check_commit(view, add, remove, frontier)
         current = await self._unmoved(view)
         said = self.commits.said(view.topic_id, frontier_text(frontier))
-        intact, version = intact_after(view, add, remove, frontier), version_of(current.location) + 1
-        plan = self._stager.plan(said, add=add, remove=remove, intact_from=intact, version=version)
+        intact, version = intact_after(view, add, remove, frontier, gaps), version_of(current.location) + 1
+        plan = self._stager.plan(told_split(said, split), add=add, remove=remove, intact_from=intact, version=version)
         return await self._committed(view, current, self._stager.prepared(view, plan, said))
 
     async def evolve(self, view: View, shape: TableShape) -> View:

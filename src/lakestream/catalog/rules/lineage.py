@@ -42,13 +42,13 @@ def intact_in(snapshot: Snapshot | None, frontier: tuple[int, ...]) -> tuple[int
 
 
 def intact_after(
-    view: View, add: Sequence[WrittenFile], remove: Sequence[DataFile], frontier: tuple[int, ...]
+    view: View, add: Sequence[WrittenFile], remove: Sequence[DataFile], frontier: tuple[int, ...], gaps: int = 0
 ) -> tuple[int, ...]:
-    """The same after our commit on the view. We never change a row, so if there are as many more as the frontier moves,
-    all that were there are there."""
+    """The same after our commit on the view. We never change a row, so if there are as many more as the frontier moves
+    over offsets that have one (all but `gaps`), all that were there are there."""
     rows = sum(file.record_count for file in add) - sum(file.record_count for file in remove)
     moved = sum(after - before for before, after in zip_longest(view.frontier, frontier, fillvalue=0))
-    return view.intact_from if rows == moved else view.frontier
+    return view.intact_from if rows + gaps == moved else view.frontier
 
 
 def _seal(snapshot_id: int, text: str) -> str:

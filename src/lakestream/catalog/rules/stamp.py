@@ -5,7 +5,9 @@ A snapshot's vector says how far its data goes: it has no row at or above it, an
 know. A snapshot is never stamped again: one that is rolled back to, or that a branch is moved to, says what it said.
 """
 
+import json
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
@@ -13,10 +15,28 @@ from pyiceberg.table.update import AddSnapshotUpdate, TableUpdate
 
 from lakestream.table.schema import FRONTIER_PROPERTY
 
+SPLIT_PROPERTY: Final = "lakestream.split-transactions"
+SPLIT_COUNT_PROPERTY: Final = "lakestream.split-transactions-count"
+_SPLIT_NAMED: Final = 100
+_SPLIT_BYTES: Final = 16_384
+
 
 def vector_of(snapshot: Snapshot | None) -> str | None:
     """As it is written in the summary; None for a snapshot made before its table was a stream's."""
     return None if snapshot is None or snapshot.summary is None else snapshot.summary.get(FRONTIER_PROPERTY)
+
+
+def split_summary(split: Sequence[str]) -> dict[str, str]:
+    """What a snapshot's summary says that has a part of committed transactions with these transactional ids, as JSON.
+    Of very many some are named, and all counted."""
+    named: list[str] = []
+    size_bytes = 0
+    for name in split[:_SPLIT_NAMED]:
+        size_bytes += len(json.dumps(name))
+        if size_bytes > _SPLIT_BYTES:
+            break
+        named.append(name)
+    return {SPLIT_PROPERTY: json.dumps(named), SPLIT_COUNT_PROPERTY: str(len(split))}
 
 
 def stamped(metadata: TableMetadata, updates: Sequence[TableUpdate]) -> Iterator[TableUpdate]:

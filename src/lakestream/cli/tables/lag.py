@@ -32,7 +32,7 @@ def lag(
                 f"{each['lag_ms'] / 1000:.1f}",
                 f"{sum(each['frontier']):,} of {sum(each['end']):,}",
                 each["committed_ms"],
-                f"quarantined, next try in {each['retry_in_ms'] / 1000:.0f} s" if each["error"] else "ok",
+                _state(each),
             )
             for each in found
         ],
@@ -40,6 +40,12 @@ def lag(
     for each in found:
         if each["error"]:
             out.print(f"{each['topic']}, after {each['failures']} tries: {each['error']}", markup=False, soft_wrap=True)
+
+
+def _state(lag: dict[str, Any]) -> str:
+    if lag["error"]:
+        return f"quarantined, next try in {lag['retry_in_ms'] / 1000:.0f} s"
+    return f"ok; {lag['held_records']:,} wait for open transactions" if lag["held_records"] else "ok"
 
 
 def _read(catalog: str) -> list[dict[str, Any]]:

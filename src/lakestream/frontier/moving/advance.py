@@ -9,6 +9,7 @@ them: an offset in neither is lost, not merely late.
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from lakestream.catalog.rules.views import check_view
@@ -16,9 +17,11 @@ from lakestream.errors import Conflict, RetryableError, StorageError, Unavailabl
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.evolving import settle
 from lakestream.frontier.moving.receipts import write_receipts
-from lakestream.frontier.moving.replacement import frontier_of, replaceable
-from lakestream.frontier.moving.tiles.plan import Plan, Range, Target, due, limit, plan
+from lakestream.frontier.moving.replacement import frontier_of, gap_count, replaceable
+from lakestream.frontier.moving.stable import NOBODY, Stable, stable
+from lakestream.frontier.moving.tiles.plan import Plan, Range, Target, due, plan
 from lakestream.frontier.moving.tiles.tile import TileOutcome, size_of
+from lakestream.frontier.moving.tiles.visible import Gap
 from lakestream.metadata.log.head import Extent, Head
 from lakestream.metadata.log.partition import advance_frontier, read_extents, read_head
 from lakestream.metadata.names.rows import TableName
@@ -33,14 +36,22 @@ from lakestream.wal import MAIN_STORE
 
 @dataclass(frozen=True, slots=True)
 class DueTail:
-    """A topic as one look found it. `due` has the partitions with something to move, and no more than one tick
-    takes; `more` says that something was left for the next."""
+    """A topic as one look found it."""
 
     topic: Topic
     heads: Mapping[int, Head]
     view: View
-    due: Mapping[int, tuple[Extent, ...]]
-    more: bool
+    stable: Stable
+
+    @property
+    def due(self) -> Mapping[int, tuple[Extent, ...]]:
+        """The partitions with something to move, and no more than one tick takes."""
+        return self.stable.due
+
+    @property
+    def more(self) -> bool:
+        """Something was left for the next tick."""
+        return self.stable.more
 
     @property
     def due_bytes(self) -> int:
@@ -97,8 +108,9 @@ async def _put_away(lake: Lake, topics: Topics, name: TableName) -> bool:
     return True
 
 
-async def read_tail(lake: Lake, topic: Topic, heads: Mapping[int, Head]) -> DueTail:
-    """`heads` were read before. `UnknownStream`: the topic has no table."""
+async def read_tail(lake: Lake, topic: Topic, heads: Mapping[int, Head], overdue: AbstractSet[int] = NOBODY) -> DueTail:
+    """`heads` were read before. `overdue`: partitions that have waited long enough for transactions to become whole.
+    `UnknownStream`: the topic has no table."""
     behind = [index for index, head in heads.items() if head.frontier < head.next_offset]
     found = await asyncio.gather(
         *(read_extents(lake.store, StreamPartition(topic.topic_id, index), heads[index].frontier) for index in behind)
@@ -116,11 +128,10 @@ async def read_tail(lake: Lake, topic: Topic, heads: Mapping[int, Head]) -> DueT
         index: due(topic.name, index, frontier_of(view, index), extents)
         for index, extents in zip(behind, found, strict=True)
     }
-    taken = limit(tails, lake.settings.max_tick_bytes)
-    if any(map(_is_in_disks, taken.values())):
+    found_stable = await stable(lake, topic, heads, view, tails, overdue)
+    if any(map(_is_in_disks, found_stable.due.values())):
         await lake.wal.refresh()
-    more = any(len(taken[index]) < len(extents) for index, extents in tails.items())
-    return DueTail(topic, heads, view, {index: extents for index, extents in taken.items() if extents}, more)
+    return DueTail(topic, heads, view, found_stable)
 
 
 def plan_tail(lake: Lake, tail: DueTail, *, tile_size: int) -> Plan:
@@ -140,7 +151,8 @@ def plan_tail(lake: Lake, tail: DueTail, *, tile_size: int) -> Plan:
         is_key_typed=fits(key_shape(tail.view.shape).codec, keys),
         has_key_ids=keys == BY_ID,
     )
-    return plan(target, tail.view.frontier, tail.due, tile_size=tile_size)
+    told = tail.stable
+    return plan(target, tail.view.frontier, tail.due, tile_size=tile_size, ends=told.ends, aborted=told.aborted)
 
 
 def _is_in_disks(extents: Iterable[Extent]) -> bool:
@@ -166,19 +178,27 @@ async def commit(
             await _check_living(lake, tail.topic, planned.ranges)
             raise (Unavailable if failed.retryable else StorageError)(failed.error)
         return Moved(view, 0, superseded=True)
+    gaps = [gap for outcome in outcomes for gap in outcome.gaps]
+    _check_counts(tail.topic, planned.ranges, files, gaps)
     await write_receipts(lake, topic_id, tail.due)
     view = tail.view
     gone: tuple[DataFile, ...] = ()
     for _ in range(lake.settings.max_commit_attempts):
+        frontier = frontier_beyond(view, planned.ranges)
         try:
             done = await lake.catalog.commit(
-                view, add=files, remove=gone, frontier=frontier_beyond(view, planned.ranges)
+                view,
+                add=files,
+                remove=gone,
+                frontier=frontier,
+                gaps=gap_count(gaps, view.frontier),
+                split=tail.stable.split,
             )
         except Conflict:
             view = await lake.catalog.load(topic_id)
         else:
             return Moved(done, _row_count(files) - _row_count(gone), replaced=len(gone))
-        found = replaceable(tail.view, view, planned.ranges)
+        found = replaceable(tail.view, view, planned.ranges, gaps)
         if found is None or (found and not replace):
             await discard(lake, files)
             return Moved(view, 0, superseded=True)
@@ -220,6 +240,17 @@ async def _check_living(lake: Lake, topic: Topic, ranges: Iterable[Range]) -> No
     for each in ranges:
         if await read_head(lake.store, StreamPartition(topic.topic_id, each.partition)) is None:
             raise UnknownStream(f"topic {topic.name} was deleted while its records were moved")
+
+
+def _check_counts(topic: Topic, ranges: Iterable[Range], files: Iterable[WrittenFile], gaps: Iterable[Gap]) -> None:
+    """Every offset that is to be below the frontier has a row, or is a gap that the tiles know the reason of."""
+    offsets = sum(each.end - each.start for each in ranges)
+    rows, empty = _row_count(files), gap_count(gaps)
+    if rows + empty != offsets:
+        raise StorageError(
+            f"topic {topic.name}: {offsets} offsets were to be moved into its table, and of them tiles made {rows} rows"
+            f" and {empty} gaps; nothing of it is committed"
+        )
 
 
 def _row_count(files: Iterable[WrittenFile | DataFile]) -> int:

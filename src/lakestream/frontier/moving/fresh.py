@@ -23,6 +23,7 @@ from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.advance import DueTail, advance, commit, discard, ensure_table, plan_tail, read_tail
 from lakestream.frontier.moving.evolving import ROUNDS_MOST, learn
 from lakestream.frontier.moving.replacement import frontier_of
+from lakestream.frontier.moving.stable import stable_end
 from lakestream.frontier.moving.tiles.plan import Plan, tile_bytes
 from lakestream.frontier.moving.tiles.tile import TileOutcome
 from lakestream.frontier.settings import FreshSettings
@@ -43,6 +44,8 @@ class Freshness(Enum):
     FRESH = "fresh"
     OFF = "off"
     """The topic does not ask for any, or the table is no topic's."""
+    COMMITTED = "committed"
+    """All that was committed is in it. What is behind the beginning of an open transaction is not."""
     PARTIAL = "partial"
     """More was waiting than one cut takes: the rest comes with the pipeline, or with the next cut."""
     LATE = "late"
@@ -258,11 +261,14 @@ class Freshener:
         grown = present.get(topic.topic_id, topic)
         if grown.partitions > topic.partitions:
             topic, heads = grown, await self.heads(grown)
-        wanted = {index: head.next_offset for index, head in heads.items()}
+        wanted = {index: stable_end(head) for index, head in heads.items()}
+        told = Freshness.FRESH
+        if any(head.next_offset > wanted[index] for index, head in heads.items()):
+            told = Freshness.COMMITTED
         rounds_left = ROUNDS_MOST
         for _ in range(_ROUNDS_MOST):
             if all(heads[index].frontier >= end for index, end in wanted.items()):
-                return Freshness.FRESH
+                return told
             try:
                 tail = await read_tail(self._lake, topic, heads)
             except UnknownStream:
@@ -283,10 +289,13 @@ class Freshener:
                 self.counts.records += moved.record_count
             stream.advancing = asyncio.create_task(self._advance(tail, view), name=f"advance {topic.name}")
             if all(frontier_of(view, index) >= end for index, end in wanted.items()):
-                return Freshness.FRESH
+                return told
             if tail.more:
                 _log.warning("topic %s: more is waiting than an engine can wait for; the pipeline moves it", topic.name)
                 return Freshness.PARTIAL
+            if _has(view, tail.stable.ends):
+                # What is left is of transactions that are not ended in all partitions, or that overlap such.
+                return Freshness.COMMITTED
             await asyncio.wait({stream.advancing})
             heads = await self.heads(topic)
             wanted = {index: end for index, end in wanted.items() if index in heads}
@@ -318,6 +327,10 @@ class Freshener:
         entries = await self._lake.store.get([head_address(partition) for partition in partitions])
         found = [decode_head(entry, partition) for entry, partition in zip(entries, partitions, strict=True)]
         return {partition.index: at.head for partition, at in zip(partitions, found, strict=True) if at is not None}
+
+
+def _has(view: View, ends: Mapping[int, int]) -> bool:
+    return all(frontier_of(view, index) >= end for index, end in ends.items())
 
 
 def _young_s(freshness_s: float, took_s: float) -> float:

@@ -18,6 +18,7 @@ from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.advance import DueTail, advance, commit, discard, ensure_table, plan_tail, read_tail
 from lakestream.frontier.moving.evolving import ROUNDS_MOST, learn
 from lakestream.frontier.moving.schedule import CommitSchedule, still_waits
+from lakestream.frontier.moving.stable import Waits
 from lakestream.frontier.moving.tiles.plan import Plan, tile_bytes
 from lakestream.frontier.moving.tiles.tile import TileOutcome, kinds_of
 from lakestream.frontier.moving.watchlist import Watchlist
@@ -62,9 +63,10 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What one tick did. `more`: some topic has more waiting than a tick takes, or tables are to be made. `pace_ms`:
-    when to look again, at the latest; 0 if nothing was looked at. `looked_at`: topics whose heads were read. `touched`:
-    those that brokers told of since the last tick; None if all may have been."""
+    """What one tick did. `topics`: of which something was to be moved. `more`: some topic has more waiting than a tick
+    takes, or tables are to be made. `pace_ms`: when to look again, at the latest; 0 if nothing was looked at.
+    `looked_at`: topics whose heads were read. `touched`: those that brokers told of since the last tick; None if all
+    may have been."""
 
     topics: int = 0
     record_count: int = 0
@@ -122,6 +124,7 @@ class Worker:
         """Topics without records that are still to get a table, in their order."""
         self._quarantined: dict[UUID, _Quarantined] = {}
         self._leases: dict[UUID, int] = {}
+        self._waits = Waits()
         self._unlearned: dict[UUID, int] = {}
         """Topics that wait for their schemas, and since when."""
 
@@ -156,7 +159,7 @@ class Worker:
             )
         )
         return Tick(
-            topics=len(planned),
+            topics=sum(bool(plan.ranges) for _, plan in planned),
             record_count=sum(done.record_count for done in progress.commits),
             wal_bytes=sum(tail.due_bytes for tail, _ in planned),
             tiles=sum(len(plan.tiles) for _, plan in planned),
@@ -215,9 +218,14 @@ class Worker:
             ]
         ours = [topic for topic in behind if await self._leased(topic)]
         found = await asyncio.gather(
-            *(self._guard(progress, topic, read_tail(self._lake, topic, heads[topic.topic_id])) for topic in ours)
+            *(self._guard(progress, topic, self._read_tail(topic, heads[topic.topic_id], progress)) for topic in ours)
         )
         return [tail for tail in found if tail is not None]
+
+    async def _read_tail(self, topic: Topic, heads: Mapping[int, Head], progress: _Progress) -> DueTail:
+        tail = await read_tail(self._lake, topic, heads, self._waits.overdue(topic, progress.looked_ms))
+        self._waits.note(topic, tail.stable, progress.looked_ms)
+        return tail
 
     async def _is_due(self, topic: Topic, heads: Mapping[int, Head], progress: _Progress) -> bool:
         schedule = self._schedule
@@ -332,7 +340,7 @@ class Worker:
             progress.commits.append(Commit(topic.name, topic.topic_id, moved.record_count, tail.due_bytes, kinds))
         await advance(self._lake, tail, view)
         self._quarantined.pop(topic.topic_id, None)
-        if self._schedule and not tail.more:
+        if self._schedule and not tail.more and not tail.stable.waiting:
             self._schedule.restart(topic.topic_id, progress.looked_ms)
 
     async def _guard(self, progress: _Progress, topic: Topic, work: Awaitable[T]) -> T | None:
@@ -356,6 +364,7 @@ class Worker:
         if self._schedule:
             self._schedule.forget(present)
         self._unlearned = {topic_id: since for topic_id, since in self._unlearned.items() if topic_id in present}
+        self._waits.forget(present)
         for topic_id in self._quarantined.keys() - present:
             del self._quarantined[topic_id]
         for topic_id in self._leases.keys() - present:

@@ -25,6 +25,7 @@ NAMING_FORMATS: Final = frozenset({"raw", "schema_id"})
 """Of values that may begin with the id of their schema."""
 DISK: Final = "disk"
 COMMIT_INTERVAL: Final = "lakestream.table.commit.interval.ms"
+TRANSACTION_WAIT: Final = "lakestream.table.transaction.wait.ms"
 ERRORS: Final = "lakestream.errors"
 INSERTS: Final = "lakestream.table.inserts"
 UPSERT: Final = "lakestream.table.upsert"
@@ -115,6 +116,12 @@ OPTIONS: Final = (
         "-1",
         "long",
         "How often distinct keys are counted for engines' optimizers; -1: never.",
+    ),
+    Option(
+        TRANSACTION_WAIT,
+        "10000",
+        "long",
+        "How long rows wait for transactions to be whole in one snapshot, before they come in parts.",
     ),
     Option(
         "lakestream.table.updates",

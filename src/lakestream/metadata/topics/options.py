@@ -79,6 +79,8 @@ class TopicOptions:
     """Older rows leave the table, by whole files."""
     table_statistics_interval_ms: int
     """How far apart the pipeline counts the distinct keys of the table; -1 is never."""
+    table_transaction_wait_ms: int
+    """How long rows wait for transactions to be whole in one snapshot."""
     table_updates: str
     """What becomes of a record that an engine has changed: `refuse` or `record`."""
     table_name: str
@@ -160,6 +162,7 @@ def _options(settings: frozenset[tuple[str, str]]) -> TopicOptions:
         table_merges=get("lakestream.table.merge.enable", values.switch),
         table_retention_ms=get("lakestream.table.retention.ms", values.limit),
         table_statistics_interval_ms=get("lakestream.table.statistics.interval.ms", values.limit),
+        table_transaction_wait_ms=get(values.TRANSACTION_WAIT, values.whole),
         table_updates=get("lakestream.table.updates", values.updates),
         table_name=get("lakestream.table.name", check_alias),
         upsert=_upsert(get("lakestream.table.upsert", values.columns), transform),

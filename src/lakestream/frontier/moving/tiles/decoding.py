@@ -6,19 +6,29 @@ from contextlib import contextmanager
 from lakestream.errors import CorruptObject, CorruptRecords
 from lakestream.frontier.moving.tiles.reading import Bytes, extent_bytes
 from lakestream.frontier.moving.tiles.tile import Slice, Tile
+from lakestream.frontier.moving.tiles.visible import AbortedRanges, Gap, visible
 from lakestream.metadata.log.head import Extent
-from lakestream.records import Arena, Columns, Run, decode, walk
+from lakestream.records import Arena, Columns, Run, decode
 
 
-def decode_slices(tile: Tile, parts: Sequence[Slice], held: Bytes, arena: Arena) -> Iterator[Columns]:
-    """The records of the slices in (partition, offset) order, nothing below a slice's start."""
+def decode_slices(
+    tile: Tile, parts: Sequence[Slice], held: Bytes, arena: Arena, gaps: list[Gap] | None = None
+) -> Iterator[Columns]:
+    """The records of the slices that are rows, in (partition, offset) order, nothing outside of a slice. `gaps` gets
+    the offsets that have no row: those of aborted transactions, and of markers."""
     taken: list[Extent] = []
 
     def runs() -> Iterator[Run]:
         for part in parts:
+            aborted = AbortedRanges(part.aborted)
             for extent in part.extents:
                 taken[:] = [extent]
-                yield _run(tile, part, extent, held)
+                data = extent_bytes(tile, part, extent, held)
+                inside = aborted.within(extent.base_offset, extent.end_offset)
+                found = visible(part.partition, extent, data, part.start, part.end, inside)
+                if gaps is not None:
+                    gaps.extend(found.gaps)
+                yield from found.runs
 
     try:
         yield from decode(runs(), arena)
@@ -28,19 +38,6 @@ def decode_slices(tile: Tile, parts: Sequence[Slice], held: Bytes, arena: Arena)
             f"object {extent.object_key} at {extent.position}, topic {tile.topic} ({tile.topic_id}): the batches do not"
             f" decode, although their checksum holds: {error}"
         ) from error
-
-
-def _run(tile: Tile, part: Slice, extent: Extent, held: Bytes) -> Run:
-    """The extent's batches from the slice's start on, which must give exactly the offsets that the extent claims."""
-    data = extent_bytes(tile, part, extent, held)
-    if extent.base_offset >= part.start:
-        return Run(part.partition, extent.base_offset, data, extent.end_offset)
-    offset = extent.base_offset
-    for batch in walk(data):
-        if offset == part.start:
-            return Run(part.partition, offset, data[batch.position :], extent.end_offset)
-        offset += batch.last_offset_delta + 1
-    raise CorruptRecords(f"no batch of partition {part.partition} starts at {part.start}, where the table ends")
 
 
 _arenas: list[Arena] = []

@@ -4,6 +4,7 @@ Objects are sorted by partition, so a range of adjacent partitions is one contig
 takes such a range and reads every byte once. A partition too big for one tile is cut into runs of objects.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -11,6 +12,7 @@ from uuid import UUID
 
 from lakestream.errors import StorageError
 from lakestream.frontier.moving.tiles.tile import Slice, Tile, size_of
+from lakestream.frontier.moving.tiles.visible import AbortedRanges
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.log.head import Extent
 from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
@@ -19,6 +21,10 @@ from lakestream.wal import NamedDisk
 
 _SLACK: Final = 16
 """A tile may be larger than its share by one part in so many: partitions are never quite of one size."""
+
+
+NOWHERE: Final[Mapping[int, int]] = {}
+NONE_ABORTED: Final[Mapping[int, AbortedRanges]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,11 @@ def due(topic: str, partition: int, frontier: int, extents: Sequence[Extent]) ->
     return after
 
 
+def below(extents: Sequence[Extent], end: int) -> tuple[Extent, ...]:
+    """Those that hold something below `end`."""
+    return tuple(extents[: bisect_left(extents, end, key=lambda extent: extent.base_offset)])
+
+
 def tile_bytes(total_bytes: int, parallelism: int, settings: PipelineSettings) -> int:
     """The tile size that keeps every worker busy to the end without cutting small ticks to crumbs: as few tiles as
     their largest size allows, and as many for each worker. Large ones are good: they read large ranges of objects."""
@@ -98,12 +109,20 @@ def plan(
     tails: Mapping[int, Sequence[Extent]],
     *,
     tile_size: int,
+    ends: Mapping[int, int] = NOWHERE,
+    aborted: Mapping[int, AbortedRanges] = NONE_ABORTED,
 ) -> Plan:
-    """`tails`: per partition its due extents. Partitions beyond the frontier vector start at 0."""
+    """`tails`: per partition its due extents. Partitions beyond the frontier vector start at 0. `ends`: where ranges
+    end, if not with their last extents, on batch boundaries of those. `aborted`: what of partitions is no row."""
     ranges: list[Range] = []
     tiles: list[Tile] = []
     group: list[Slice] = []
     group_bytes = 0
+
+    def slice_of(partition: int, start: int, part: Sequence[Extent], end: int) -> Slice:
+        first, last = max(start, part[0].base_offset), min(end, part[-1].end_offset)
+        inside = aborted[partition].within(first, last) if partition in aborted else ()
+        return Slice(partition, first, last, tuple(part), end, tuple(inside))
 
     def close_group() -> None:
         nonlocal group_bytes
@@ -117,23 +136,19 @@ def plan(
         if not extents:
             continue
         start = frontier[partition] if partition < len(frontier) else 0
-        end = extents[-1].end_offset
+        end = min(extents[-1].end_offset, ends.get(partition, extents[-1].end_offset))
         ranges.append(Range(partition, start, end))
         part_bytes = sum(map(size_of, extents))
         if group_bytes + part_bytes > tile_size:
             close_group()
         if part_bytes > tile_size:
             runs = _runs(extents, part_bytes, tile_size)
-            tiles.extend(_tile(target, [_slice(partition, start, run, end)]) for run in runs)
+            tiles.extend(_tile(target, [slice_of(partition, start, run, end)]) for run in runs)
         else:
-            group.append(_slice(partition, start, extents, end))
+            group.append(slice_of(partition, start, extents, end))
             group_bytes += part_bytes
     close_group()
     return Plan(tuple(ranges), tuple(tiles))
-
-
-def _slice(partition: int, start: int, extents: Sequence[Extent], planned_end: int) -> Slice:
-    return Slice(partition, max(start, extents[0].base_offset), extents[-1].end_offset, tuple(extents), planned_end)
 
 
 def _tile(target: Target, slices: Iterable[Slice]) -> Tile:

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import msgspec
 
+from lakestream.frontier.moving.tiles.visible import AbortedPart, Gap
 from lakestream.metadata.log.head import Extent
 from lakestream.model import WrittenFile
 from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
@@ -15,14 +16,16 @@ from lakestream.wal import NamedDisk
 
 class Slice(msgspec.Struct, frozen=True, array_like=True):
     """[start, end) of one partition and the extents that hold it, dense and in order. Only the first extent may begin
-    below `start`, which then is one of its batch boundaries. `planned_end`: where the partition's whole range ends that
-    is committed together, if other slices follow this one."""
+    below `start` and only the last end beyond `end`, which then are batch boundaries of theirs. `planned_end`: where
+    the partition's whole range ends that is committed together, if other slices follow this one. `aborted`:
+    transactions that were, with batches in here."""
 
     partition: int
     start: int
     end: int
     extents: tuple[Extent, ...]
     planned_end: int = 0
+    aborted: tuple[AbortedPart, ...] = ()
 
 
 class Tile(msgspec.Struct, frozen=True, array_like=True):
@@ -49,7 +52,8 @@ class Tile(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TileOutcome(msgspec.Struct, frozen=True, array_like=True):
-    """The files of one tile, or what went wrong and whether the same tile may succeed later.
+    """The files of one tile, or what went wrong and whether the same tile may succeed later. `gaps`: offsets of the
+    tile that have no row, in order.
 
     The files can be committed as they are. `unknown_schemas`: had the shape known these, more values might be columns;
     of very many the most frequent. `kinds`: how many rows there are of each `_kind`. `unknown_key_schemas`: as
@@ -61,6 +65,7 @@ class TileOutcome(msgspec.Struct, frozen=True, array_like=True):
     unknown_schemas: frozenset[int] = frozenset()
     kinds: tuple[int, ...] = ()
     unknown_key_schemas: frozenset[int] = frozenset()
+    gaps: tuple[Gap, ...] = ()
 
     @property
     def has_unknown(self) -> bool:

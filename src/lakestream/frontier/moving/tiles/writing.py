@@ -24,6 +24,7 @@ from lakestream.frontier.moving.tiles.decoding import borrowed_arena, decode_sli
 from lakestream.frontier.moving.tiles.naming import data_key, nth_id
 from lakestream.frontier.moving.tiles.reading import Bytes, read_tile
 from lakestream.frontier.moving.tiles.tile import Slice, Tile, TileOutcome, last_offset, slice_bytes
+from lakestream.frontier.moving.tiles.visible import Gap, joined
 from lakestream.model import WrittenFile
 from lakestream.objects import Buffer, ObjectStore
 from lakestream.records import Arena, Columns
@@ -75,6 +76,7 @@ async def write_files(tile: Tile, store: ObjectStore, file_id: UUID, *, ends_at_
         unknown_schemas=_frequent(told.values),
         kinds=tuple(told.kinds.tolist()),
         unknown_key_schemas=_frequent(told.keys),
+        gaps=joined(sorted(told.gaps)),
     )
 
 
@@ -97,11 +99,12 @@ class _Finished:
 @dataclass(slots=True)
 class _Told:
     """What is found out about a tile's records on the way: `values` and `keys` count the ids of schemas before them
-    that are not known."""
+    that are not known. `gaps`: offsets that have no row."""
 
     kinds: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(KINDS, np.int64))
     values: Counter[int] = field(default_factory=Counter)
     keys: Counter[int] = field(default_factory=Counter)
+    gaps: list[Gap] = field(default_factory=list)
 
     def add(self, tile: Tile, columns: Columns, kinds: npt.NDArray[np.int64]) -> None:
         """Only where values stayed bytes can there be ids that are not known."""
@@ -160,7 +163,7 @@ def _shared(
     tile: Tile, parts: Sequence[Slice], held: Bytes, ids: Iterator[UUID], arena: Arena, told: _Told
 ) -> Iterator[_Finished]:
     file: _OpenFile | None = None
-    for columns in decode_slices(tile, parts, held, arena):
+    for columns in decode_slices(tile, parts, held, arena, told.gaps):
         file = file or _OpenFile(tile, parts[0], UNPARTITIONED.spec_id, told)
         file.write(columns)
         if file.size_bytes >= tile.target_file_bytes:
@@ -175,7 +178,7 @@ def _windows(
 ) -> Iterator[_Finished]:
     file: _OpenFile | None = None
     current = -1
-    for columns in decode_slices(tile, [part], held, arena):
+    for columns in decode_slices(tile, [part], held, arena, told.gaps):
         for _, window, rows in columns.split(OFFSET_WINDOW):
             if file is not None and (window != current or file.size_bytes >= tile.target_file_bytes):
                 yield file.finish(tile.location, next(ids))
