@@ -11,6 +11,7 @@ from lakestream.access import ALLOW_ALL, ANONYMOUS, Authorizer
 from lakestream.catalog.embedded.tables import PyIcebergTables
 from lakestream.errors import NotAuthorized, UnknownTable
 from lakestream.frontier.lake import Lake
+from lakestream.frontier.moving.stable import stable_end
 from lakestream.frontier.moving.tiles.local import LocalTiles
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.metadata.log.head import Head
@@ -18,7 +19,7 @@ from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.metadata.topics.list import Topics
 from lakestream.objects.local.store import LocalObjects
-from lakestream.query.looking import Tables, readable_end
+from lakestream.query.looking import Tables
 from lakestream.query.questions import NOW
 from lakestream.runtime import system
 
@@ -80,5 +81,5 @@ async def test_who_may_not_read_learns_nothing(place: Place) -> None:
 
 
 def test_nothing_of_an_open_transaction_is_seen() -> None:
-    assert readable_end(Head(next_offset=9)) == 9
-    assert readable_end(Head(next_offset=9, first_open=4)) == 4
+    assert stable_end(Head(next_offset=9)) == 9
+    assert stable_end(Head(next_offset=9, first_open=4)) == 4
