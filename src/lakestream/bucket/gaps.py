@@ -7,7 +7,7 @@ by the log as it was there, never by a later state; and for all gaps at once: wh
 Only where all of that leaves a gap had a producer's row expired, so that a batch which is known elsewhere landed again.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, NamedTuple
@@ -146,13 +146,25 @@ class KnownBatches(NamedTuple):
 
 
 def fill(
-    known: Sequence[KnownBatches], candidates: Sequence[Candidate], again: Sequence[Candidate], frontier: int
+    known: Sequence[KnownBatches],
+    candidates: Sequence[Candidate],
+    again: Sequence[Candidate],
+    frontier: int,
+    end: int = 0,
+    was_early: Callable[[Candidate], bool] = lambda _: False,
 ) -> dict[int, list[Placement]]:
     """What fills each gap that is not below the frontier, by the offset at which the gap ends. `known`: in order of
-    offsets. `again`: the candidates, and what else may have landed a second time. A gap for which there is nothing is
-    left out, and all behind it."""
+    offsets. `again`: the candidates, and what else may have landed a second time. `end`: where the log once ended. From
+    the last of `known` to there is a gap, too, if something fits exactly, first of all what `was_early`: may have been
+    in the log by then. A gap for which there is nothing is left out, and all behind it."""
+    searches: list[_Search] = []
+    if end > max((each.end_offset for each in known), default=frontier):
+        whole = [*known, KnownBatches(end, "", ())]
+        early = sorted(candidates, key=lambda each: not was_early(each))
+        searches = [_Search(whole, early, is_ordered=True), _Search(whole, early)]
     best: _Search | None = None
     for search in (
+        *searches,
         _Search(known, candidates, is_ordered=True),
         _Search(known, candidates),
         _Search(known, candidates, is_new=True),

@@ -1,11 +1,12 @@
 """One partition's log, rebuilt from what WAL objects and their receipts say. Pure but for the bytes that it asks for.
 
-What receipts place has its offsets, and so has what saved producers' states remember. A gap between them is filled by
-sections of which no receipt speaks (`gaps`); what is left of those is appended behind the end, except what the
-producer's sequences say is there already or never was, and what a saved head says was decided before. (Where its row
-had expired, a retry may have landed a second time: behind the end it is left out, and so is there once, where the
-first attempt is.) The table's frontier is where the log begins to be needed: a section that is in the table has a
-receipt (`frontier.receipts`), so what has none is in no table.
+What receipts place has its offsets, and so has what saved producers' states remember and the marks of a saved head tell
+of each session's last flush. A gap between them, or before the end that the saved head had, is filled by sections of
+which no receipt speaks (`gaps`); what is left of those is appended behind the end, except what the producer's sequences
+say is there already or never was, and what a saved head says was decided before. (Where its row had expired, a retry
+may have landed a second time: behind the end it is left out, and so is there once, where the first attempt is.) The
+table's frontier is where the log begins to be needed: a section that is in the table has a receipt
+(`frontier.receipts`), so what has none is in no table.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -74,6 +75,7 @@ async def rebuild(
 ) -> Rebuilt:
     """`fates` by object key. `places`: the stores that have an object. `producers` and `saved`: the rows of the log as
     they were saved. Raises `StorageError` where records that were in the log are in no object any more."""
+    saved = saved or Head()
     forgotten = {number: state for number, state in producers.items() if _is_forgotten(state)}
     producers = {number: state for number, state in producers.items() if number not in forgotten}
     evidence = _Evidence(producers)
@@ -81,16 +83,18 @@ async def rebuild(
         span, fate = section.span, fates.get(section.object_key)
         data = bytes(await read(section.object_key, span.position, span.length))
         if crc32c(data) == span.checksum:
-            evidence.take(section, [batch_at(info, span.position) for info in walk(data)], fate)
+            batches = [batch_at(info, span.position) for info in walk(data)]
+            evidence.take(section, batches, _told_by_mark(saved, section, batches) or fate)
         elif fate is None or not fate.is_below(frontier):
             raise StorageError(
                 f"{section.object_key} is damaged, and the log needs its bytes from {span.position} to"
                 f" {span.position + span.length - 1}: restore the object from a backup"
             )
     evidence.use_remembered(frontier)
-    work = _Work(partition, Rebuilt(producers=dict(producers), next_offset=frontier), read, places, saved or Head())
+    work = _Work(partition, Rebuilt(producers=dict(producers), next_offset=frontier), read, places, saved)
     known = sorted(evidence.known)
-    filled = fill(known, evidence.candidates, evidence.again, frontier)
+    end = saved.next_offset
+    filled = fill(known, evidence.candidates, evidence.again, frontier, end, work.was_early)
     for each in known:
         if each.end_offset <= frontier:
             work.replay(each)
@@ -98,12 +102,33 @@ async def rebuild(
         for choice in filled.get(each.base_offset, ()):
             await work.append_choice(evidence.candidates, choice)
         await work.place(each)
+    for choice in filled.get(end, ()):
+        await work.append_choice(evidence.candidates, choice)
     await work.append(evidence.candidates)
     left = sum(batch.record_count for each in evidence.candidates for batch in each.unplaced)
     work.rebuilt.left_out = evidence.repeated + left
     for number, state in forgotten.items():
         _close_again(work.rebuilt.producers, number, state)
     return work.rebuilt
+
+
+def _told_by_mark(saved: Head, section: FoundSection, batches: Sequence[Batch]) -> Fate | None:
+    """What a saved head says of the last flush of a session, batch by batch: as good as a receipt."""
+    _, session, flush = section.order
+    mark = saved.sessions.get(session)
+    if mark is None or (mark.flush, mark.generation, len(mark.batches)) != (flush, section.generation, len(batches)):
+        return None
+    placed: list[Placed] = []
+    for batch, told in zip(batches, mark.batches, strict=True):
+        if told.refusal:
+            continue
+        last = placed[-1] if placed else None
+        if last is not None and last.position + last.length == batch.position:
+            count, length = last.record_count + batch.record_count, last.length + batch.length
+            placed[-1] = Placed(last.base_offset, count, last.position, length)
+        else:
+            placed.append(Placed(told.base_offset, batch.record_count, batch.position, batch.length))
+    return Fate(tuple(placed), whole=True)
 
 
 def _is_forgotten(state: ProducerState) -> bool:
@@ -197,6 +222,9 @@ class _Work:
     read: Read
     places: Callable[[str], tuple[str, ...]]
     saved: Head
+    is_known_to_end: bool = True
+    """Whether what was placed ends where the log ended when rows were saved, or has not come there yet. If it goes
+    beyond, something else was in the log: then nothing is left out because all of it is placed."""
 
     def replay(self, known: KnownBatches) -> None:
         """In the table: only its producers matter."""
@@ -226,9 +254,11 @@ class _Work:
     async def _append_next(self, candidates: list[Candidate]) -> bool:
         if self.rebuilt.next_offset < self.saved.next_offset:
             # What came later was not in the log then: it takes no place of what was acknowledged by that time.
-            turns = [[each for each in candidates if self._was_early(each)], candidates]
-        else:
+            turns = [[each for each in candidates if self.was_early(each)], candidates]
+        elif self.is_known_to_end:
             turns = [[each for each in candidates if not self._was_settled(each)]]
+        else:
+            turns = [candidates]
         for chosen in turns:
             for waiting in (Waiting(chosen), None):
                 if await self._append_first(candidates, chosen, waiting):
@@ -251,7 +281,7 @@ class _Work:
         mark = self.saved.sessions.get(candidate.session)
         return candidate.generation < self.saved.fence or (mark is not None and candidate.flush == mark.flush)
 
-    def _was_early(self, candidate: Candidate) -> bool:
+    def was_early(self, candidate: Candidate) -> bool:
         """Whether the section may have been in the log when rows were saved. That is no proof: what an object replaces
         is committed under its later number, before objects that were written in between."""
         mark = self.saved.sessions.get(candidate.session)
@@ -260,11 +290,13 @@ class _Work:
     async def append_choice(self, candidates: list[Candidate], choice: Placement) -> None:
         """What the candidate has beside the choice stays one: a later attempt at the same may have been refused."""
         candidate, accepted = choice.candidate, choice.batches
+        begun = self.rebuilt.next_offset
         for run in _runs(accepted):
             base_offset = self.rebuilt.next_offset
             self._remember(run, base_offset)
             await self._add(candidate.object_key, base_offset, run)
             self.rebuilt.appended += self.rebuilt.next_offset - base_offset
+        self.is_known_to_end &= not begun < self.saved.next_offset < self.rebuilt.next_offset
         for index, each in enumerate(candidates):
             if each.object_key == candidate.object_key:
                 rest = replace(each, elsewhere=each.elsewhere | {batch.position for batch in accepted})

@@ -20,6 +20,7 @@ from lakestream.runtime import system
 from lakestream.wal import Placed, Span
 
 PARTITION = StreamPartition(system().new_id(), 0)
+GENERATION = 1
 
 
 @dataclass
@@ -39,7 +40,7 @@ class Log:
         count = sum(info.record_count for info in walk(data))
         span = Span(PARTITION, 0, len(data), crc32c(data), count, 0)
         self.objects[key] = data
-        section = FoundSection(key, span, (time_ms, session, flush))
+        section = FoundSection(key, span, (time_ms, session, flush), GENERATION)
         self.sections.append(section)
         return section
 
@@ -47,7 +48,7 @@ class Log:
         data = self.objects[section.object_key]
         batches = [batch_at(info, 0) for info in walk(data)]
         _, session, flush = section.order
-        offer = Offer(PARTITION, session, flush, 1, (), section.object_key, 0, batches, lambda start, end: 0)
+        offer = Offer(PARTITION, session, flush, GENERATION, (), section.object_key, 0, batches, lambda start, end: 0)
         decision = decide(self.head, self.producers, offer)
         self.head, self.producers = decision.head, {**self.producers, **decision.producers}
         placed = [
@@ -226,10 +227,45 @@ async def test_an_upload_that_arrives_when_all_that_told_of_it_is_gone_is_left_o
     late = log.put("a", build_batch(b"zero"))
     log.commit(log.put("a", build_batch(b"zero")))
     log.sections, log.fates = [late], {}
-    head = msgspec.structs.replace(log.head, fence=1, sessions={})
+    head = msgspec.structs.replace(log.head, fence=GENERATION + 1, sessions={})
     rebuilt = await log.rebuild(frontier=1, head=head)
     assert (rebuilt.next_offset, rebuilt.left_out) == (1, 1)
     assert (await log.rebuild(frontier=1)).next_offset == 2
+
+
+async def test_the_marks_of_saved_heads_tell_where_the_last_flushes_are() -> None:
+    """Of one that the fence refused nothing tells. The mark is as good as a receipt, to the single batch."""
+    log = Log()
+    log.put("a", numbered(1, 0, b"never", b"in it"))
+    log.commit(log.put("b", build_batch(b"zero")), receipt=False)
+    log.commit(
+        log.put("c", numbered(2, 1, b"early"), numbered(2, 0, b"one"), build_batch(b"two"), numbered(2, 0, b"one")),
+        receipt=False,
+    )
+    rebuilt = await log.rebuild(head=msgspec.structs.replace(log.head, fence=GENERATION + 1))
+    assert log.read(rebuilt) == log.records == {0: b"zero", 1: b"one", 2: b"two"}
+    assert [(extent.base_offset, extent.end_offset) for extent in rebuilt.extents] == [(0, 1), (1, 3)]
+    assert rebuilt.left_out == 2
+
+
+async def test_what_is_chosen_ends_where_the_log_ended_when_rows_were_saved() -> None:
+    """Without a mark: what would reach beyond that end was not in the log."""
+    log = Log()
+    log.put("a", numbered(1, 0, b"never", b"in it"))
+    log.commit(log.put("b", build_batch(b"zero")), receipt=False)
+    head = msgspec.structs.replace(log.head, fence=GENERATION + 1, sessions={})
+    rebuilt = await log.rebuild(head=head)
+    assert log.read(rebuilt) == log.records
+    assert rebuilt.left_out == 2
+
+
+async def test_nothing_is_left_out_for_an_end_that_was_missed() -> None:
+    """What was in the log is not found among what is there: a record too many is better than one that is lost."""
+    log = Log()
+    log.commit(log.put("a", build_batch(b"zero", b"one")), receipt=False)
+    log.commit(log.put("b", build_batch(b"two", b"three")), receipt=False)
+    head = msgspec.structs.replace(log.head, next_offset=3, fence=GENERATION + 1, sessions={})
+    assert set(log.read(await log.rebuild(head=head)).values()) == {b"zero", b"one", b"two", b"three"}
 
 
 async def test_what_was_committed_after_a_flush_of_a_later_number_is_kept() -> None:
