@@ -63,11 +63,15 @@ class OxiaCore:
 class SimulatedOxia:
     """Implements `OxiaService` for one process: the made-up server behind a network that loses, delays and repeats."""
 
-    def __init__(self, world: World, core: OxiaCore) -> None:
+    def __init__(self, world: World, core: OxiaCore, sent: Callable[[PutKey], None]) -> None:
+        """`sent` hears each put before it is on its way."""
         self._world = world
         self._core = core
+        self._sent = sent
 
     async def put(self, partition: str, puts: Sequence[PutKey]) -> list[Stamp | None]:
+        for put in puts:
+            self._sent(put)
         kind = "transact" if len(puts) == 1 and puts[0].key.startswith("r") else "apply"
         return await self._some(f"{kind} {partition}", [lambda put=put: self._core.put(put) for put in puts])
 

@@ -1,9 +1,11 @@
 """The real store on Oxia in a simulated world: each process has its own, all on one made-up server.
 
 Every write of a root is followed at the moment it happens: `core` is the store as the roots say it is, and what a
-process reads, or is told of its transactions, must agree with some moment between its question and the answer.
+process reads, or is told of its transactions, must agree with some moment between its question and the answer. Each
+root is known by its mark, so that it can be told whose transaction it wrote: once, and never one that was refused.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final
@@ -12,8 +14,9 @@ from unittest.mock import patch
 from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Lease, Outcome, Transaction
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.metadata.stores.oxia.keys import DATA, LEASE, root_key, shard_of
+from lakestream.metadata.stores.oxia.service import NO_VERSION, PutKey, Record
 from lakestream.metadata.stores.oxia.shards import root as protocol
-from lakestream.metadata.stores.oxia.shards.root import Root, decode_root
+from lakestream.metadata.stores.oxia.shards.root import Redo, Root, decode_root
 from lakestream.metadata.stores.oxia.store import OxiaStore
 from lakestream.runtime import Runtime
 from simulator.auditor import Auditor
@@ -25,6 +28,8 @@ ON_OXIA: Final = 1_000_000_000
 WINDOW_MS: Final = 300
 KEEP_MS: Final = 900
 State = dict[str, Entry]
+Asked = tuple[Process | None, str, frozenset[tuple[str, bytes]]]
+"""What a process asks for: a shard, and what to put there."""
 
 
 def hasty() -> ExitStack:
@@ -46,6 +51,12 @@ class SimulatedOxiaStore:
         self.core = MemoryStore(Runtime(world.process("store clock"), world.random))
         self._states: dict[str, list[State]] = {}
         """Of each shard, by the sequence of its root."""
+        self._senders: dict[bytes, Process | None] = {}
+        """By the mark of the root that was sent."""
+        self._written_for: dict[Asked, set[int]] = defaultdict(set)
+        """Versions of roots that nobody has been told of."""
+        self._open: Counter[Asked] = Counter()
+        """Calls that wait, or were never told how they ended."""
         self._server.listeners.append(self._written)
 
     async def get(self, addresses: Sequence[Address]) -> list[Entry | None]:
@@ -73,9 +84,17 @@ class SimulatedOxiaStore:
 
     async def transact(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         begun = self._now([transaction.shard for transaction in transactions])
+        asked = [_asked(transaction) for transaction in transactions]
+        self._open.update(asked)
         outcomes = await self._store().transact(transactions)
-        for transaction, outcome in zip(transactions, outcomes, strict=True):
+        self._open.subtract(asked)
+        for what, outcome in zip(asked, outcomes, strict=True):
+            self._written_for[what] -= {outcome.version} if isinstance(outcome, Applied) else set()
+        for transaction, what, outcome in zip(transactions, asked, outcomes, strict=True):
             shard = transaction.shard
+            if len(self._written_for[what]) > self._open[what]:
+                written = sorted(self._written_for[what])
+                self._auditor.fail(f"Oxia: a transaction of {shard} is told {outcome}, and was written as {written}")
             if isinstance(outcome, Applied):
                 before = self._states[shard][outcome.version - 1]
                 stale = [key for key, version in transaction.checks.items() if _version(before.get(key)) != version]
@@ -106,7 +125,7 @@ class SimulatedOxiaStore:
         store = self._stores.get(process)
         if store is None:
             clock = self._world.process("nobody") if process is None else process
-            service = SimulatedOxia(self._world, self._server)
+            service = SimulatedOxia(self._world, self._server, self._sent)
             store = self._stores[process] = OxiaStore(service, Runtime(clock, self._world.random))
         return store
 
@@ -118,6 +137,12 @@ class SimulatedOxiaStore:
         if not any(agrees(state) for state in states):
             self._auditor.fail(f"Oxia: {what} in {shard} is of no moment since {begun}")
 
+    def _sent(self, put: PutKey) -> None:
+        shard = shard_of(put.key)
+        if shard is not None:
+            root = decode_root(shard, Record(put.key, put.value, NO_VERSION, 0)).root
+            self._senders[root.recent[-1]] = current_process()
+
     def _written(self, key: str) -> None:
         shard = shard_of(key)
         if shard is None:
@@ -127,10 +152,13 @@ class SimulatedOxiaStore:
         if root.sequence != len(states):
             self._auditor.fail(f"Oxia: root {root.sequence} of {shard} follows {len(states) - 1}")
         self._follow(shard, root)
+        own = frozenset((redo.key, redo.value) for redo in _own(root) if redo.kind == DATA)
+        if own:
+            self._written_for[self._senders[root.recent[-1]], shard, own].add(root.sequence)
         states.append(dict(self.core._shard(shard).entries))
 
     def _follow(self, shard: str, root: Root) -> None:
-        own = [redo for redo in root.redo if redo.version == root.sequence]
+        own = _own(root)
         puts = {redo.key: redo.value for redo in own if redo.kind == DATA}
         graves = [grave for grave in root.graves if grave.sequence == root.sequence]
         if any(redo.kind == LEASE for redo in own):
@@ -142,6 +170,15 @@ class SimulatedOxiaStore:
             ranges = [(grave.start, grave.end) for grave in graves if grave.end is not None]
             self.core._version = root.sequence - 1
             self.core._apply(Transaction(shard, {}, puts, deletes, ranges))
+
+
+def _asked(transaction: Transaction) -> Asked:
+    return current_process(), transaction.shard, frozenset(transaction.puts.items())
+
+
+def _own(root: Root) -> list[Redo]:
+    """What it carries of itself, not for a root before it."""
+    return [redo for redo in root.redo if redo.version == root.sequence]
 
 
 def _version(entry: Entry | None) -> int:

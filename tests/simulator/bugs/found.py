@@ -37,7 +37,7 @@ FIRST_SEEDS: Final = {
     "late-creation-of-a-log": 172,
     "late-save-of-a-generation": 102,
     "lease-without-fence": 55,
-    "lost-answer-taken-for-a-lost-race": 1_000_000_106,
+    "lost-answer-taken-for-a-lost-race": 1_000_000_000,
     "lower-sequence-taken-for-a-duplicate": 62,
     "marker-lost-with-its-snapshot": 35,
     "members-answered-before-they-are-stored": 1095,

@@ -85,7 +85,9 @@ async def oxia_server(address: str) -> AsyncIterator[Store]:
 @asynccontextmanager
 async def oxia_simulated(folder: str) -> AsyncIterator[Store]:
     world = calm_world(asyncio.get_running_loop())
-    store = OxiaStore(SimulatedOxia(world, OxiaCore(world.now_ms)), Runtime(world.process("store"), world.random))
+    store = OxiaStore(
+        SimulatedOxia(world, OxiaCore(world.now_ms), lambda _: None), Runtime(world.process("store"), world.random)
+    )
     try:
         yield store
     finally:

@@ -137,6 +137,31 @@ def test_a_row_that_arrives_late_does_not_replace_a_newer_one() -> None:
     run(check())
 
 
+def test_who_was_late_once_does_not_write_over_rows_that_are_there() -> None:
+    """A row of its redo lands too late, where another process had deleted it; of the others that one has taken care.
+    Applied again, for what comes next, none of them may be written over: it would be too late to count."""
+
+    async def check() -> None:
+        fake = FakeOxia()
+        async with opened(fake, 2) as (late, two):
+            await apply(late, put(b=b"0"))
+            gate = Gate(fake, row_key("s", DATA, "a"))
+            await apply(late, put(a=b"late", kept=b"1", changed=b"1"))
+            await gate.reached.wait()
+            await apply(two, Transaction("s", {}, {"changed": b"2"}, ["a"]))
+            await apply(two, put(c=b"2"))
+            await row_is_there(fake, "c")
+            fake.skew_ms += WINDOW_MS + 1
+            gate.opened.set()
+            await row_is_there(fake, "a")
+            await apply(late, put(d=b"3"))
+            expected = {"b": b"0", "c": b"2", "changed": b"2", "d": b"3", "kept": b"1"}
+            for store in (late, two):
+                assert await contents(store) == expected
+
+    run(check())
+
+
 def test_a_write_whose_answer_is_lost_is_known_again() -> None:
     async def check() -> None:
         fake = FakeOxia(tears=0.3)

@@ -19,7 +19,8 @@ _KINDS: Final = (DATA, LEASE)
 
 
 async def apply_redo(oxia: OxiaService, shard: str, at: RootAt, row_ids: dict[Place, int]) -> bool:
-    """False: rows were written too late after this root to count. `row_ids` are guesses, and are brought up to date."""
+    """False: rows were written too late after this root to count. `row_ids` are guesses, and are brought up to date. If
+    it was too late there are none: what others have written meanwhile may be newer, and is not to be written over."""
     deletes = [grave for grave in at.root.graves if grave.sequence == at.root.sequence]
     in_time, _ = await asyncio.gather(_write(oxia, shard, at, row_ids), sweep(oxia, shard, deletes))
     return in_time
@@ -41,7 +42,8 @@ async def _write(oxia: OxiaService, shard: str, at: RootAt, row_ids: dict[Place,
     for _ in range(ATTEMPTS):
         if not pending:
             row_ids.clear()
-            row_ids.update(written)
+            if in_time:
+                row_ids.update(written)
             return in_time
         stamps = await oxia.put(shard, [_put(shard, redo, at.at_ms, guesses) for redo in pending])
         missed = []
