@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from lakestream.metadata.log.commit import FIRST_SEQUENCE, SEQUENCE_SPAN, Batch, is_next, replayed
 from lakestream.metadata.log.head import ProducerState
 
-_STEPS_MOST: Final = 100_000
+_STEPS_MOST: Final = 20_000
 """Few sections lack a receipt: the last flushes of each broker. A search this long will not end."""
 
 States = Mapping[int, ProducerState]
