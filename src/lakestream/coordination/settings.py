@@ -1,10 +1,12 @@
 """What an operator may set about coordination: text and numbers, no components."""
 
+from typing import Literal
+
 import msgspec
 
 
 class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Consumer groups, classic protocol."""
+    """Consumer groups of both protocols."""
 
     initial_rebalance_delay_ms: int = 250
     """How long the first join of an empty group waits for others."""
@@ -13,6 +15,14 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     max_members: int = 10_000
     max_metadata_bytes: int = 4_096
     """The largest text a client may keep with a committed offset."""
+    consumer_session_timeout_ms: int = 45_000
+    """After how long without a heartbeat a member of the newer protocol is out. Kafka's
+    `group.consumer.session.timeout.ms`; the coordinator decides, not the member."""
+    consumer_heartbeat_interval_ms: int = 5_000
+    """How often members of the newer protocol are asked to be heard of."""
+    consumer_max_members: int = 10_000
+    consumer_migration_policy: Literal["bidirectional", "upgrade", "downgrade", "disabled"] = "bidirectional"
+    """Whether a group with members may go over to the other protocol."""
     lease_ttl_ms: int = 5_000
     """After a coordinator dies, its groups wait at most this long for another."""
     idle_release_ms: int = 60_000

@@ -115,6 +115,12 @@ _GROUP_CODES: Final = {
     GroupError.INVALID_SESSION_TIMEOUT: ErrorCode.invalid_session_timeout,
     GroupError.UNKNOWN_GROUP: ErrorCode.group_id_not_found,
     GroupError.NOT_EMPTY: ErrorCode.non_empty_group,
+    GroupError.INVALID_REQUEST: ErrorCode.invalid_request,
+    GroupError.FENCED_EPOCH: ErrorCode.fenced_member_epoch,
+    GroupError.STALE_EPOCH: ErrorCode.stale_member_epoch,
+    GroupError.UNRELEASED_INSTANCE: ErrorCode.unreleased_instance_id,
+    GroupError.UNKNOWN_ASSIGNOR: ErrorCode.unsupported_assignor,
+    GroupError.INVALID_PATTERN: ErrorCode.invalid_regular_expression,
 }
 
 NO_AUTHORIZER: Final = "clients are not asked who they are, so there are no ACLs: everybody may do everything"

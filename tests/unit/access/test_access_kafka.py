@@ -78,6 +78,7 @@ DENIED = {
     61: OF_TOPIC,
     64: OF_CLUSTER,
     65: ErrorCode.transactional_id_authorization_failed,
+    68: OF_GROUP,
     69: OF_GROUP,
     74: OF_CLUSTER,
     75: OF_TOPIC,

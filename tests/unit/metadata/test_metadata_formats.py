@@ -55,7 +55,7 @@ BEFORE: list[tuple[int, Any, Any]] = [
             coordinator_epoch=-1,
         ),
     ),
-    (2, [4, "consumer"], GroupState(4, "consumer", "EMPTY", None, "", 0)),
+    (3, [4, "consumer", "STABLE", "range", "m", 7], GroupState(4, "consumer", "STABLE", "range", "m", 7, "classic")),
 ]
 
 

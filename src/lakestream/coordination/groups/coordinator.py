@@ -11,21 +11,28 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from lakestream.coordination.groups import mixing
 from lakestream.coordination.groups.classic.state import Group, State
 from lakestream.coordination.groups.classic.subscriptions import CONSUMERS, subscribed
 from lakestream.coordination.groups.commits import Offsets
+from lakestream.coordination.groups.consumer.group import ConsumerGroup, ConsumerState
+from lakestream.coordination.groups.consumer.model import JOINS, Beat, Beaten
+from lakestream.coordination.groups.consumer.topics import NO_TOPICS, KnownTopics
+from lakestream.coordination.groups.converting import Machine
 from lakestream.coordination.groups.keeping import state_of
 from lakestream.coordination.groups.leases import Held
 from lakestream.coordination.groups.model import GroupError, Join, Joined, Sync, Synced
 from lakestream.coordination.groups.settling import Settler, answering, check, now_ms
 from lakestream.coordination.groups.sweeping import Sweeper
+from lakestream.coordination.groups.watching import TopicWatch
 from lakestream.coordination.settings import GroupSettings
 from lakestream.errors import NotCoordinator
 from lakestream.metadata.brokers import Broker, rendezvous
 from lakestream.metadata.groups import (
     CommittedOffset,
+    Kind,
     StaleGeneration,
     committed_offsets,
     is_stored,
@@ -45,7 +52,12 @@ class Listed:
 
     name: str
     protocol_type: str
-    state: State
+    state: State | ConsumerState
+    kind: Kind
+
+
+def kind_of(machine: Machine) -> Kind:
+    return "classic" if isinstance(machine, Group) else "consumer"
 
 
 def holder_name(broker: Broker) -> str:
@@ -62,6 +74,7 @@ class GroupCoordinator:
         self._settings = settings
         self._settler = Settler(engine.store, holder_name(engine.broker), settings, engine.runtime.clock)
         self._leases = self._settler.leases
+        self._topics = TopicWatch(engine.topics)
         self.sweeper = Sweeper(engine, self._leases, settings)
         self._background: list[asyncio.Task[None]] = []
 
@@ -98,7 +111,7 @@ class GroupCoordinator:
         lapsed = None if lease is not None else await last_holder(self._store, group)
         return rendezvous(f"group/{group}", [each for each in brokers if holder_name(each) != lapsed] or brokers)
 
-    async def describe(self, group: str) -> Group | None:
+    async def describe(self, group: str) -> Machine | None:
         """The group as it stands, for reading only; None if nobody ever used it."""
         held = await self._existing(group)
         if held is None:
@@ -106,6 +119,10 @@ class GroupCoordinator:
         machine = held.machine
         used = machine.generation or machine.members or machine.pending or await committed_offsets(self._store, group)
         return machine if used else None
+
+    async def described_topics(self, machine: Machine) -> KnownTopics:
+        """Those that a group of the newer protocol speaks of by their ids."""
+        return await self._topics.known(fresh=True) if isinstance(machine, ConsumerGroup) else NO_TOPICS
 
     async def _existing(self, group: str) -> Held | None:
         """None if nobody uses the group. A name that was only asked for is not taken."""
@@ -127,12 +144,12 @@ class GroupCoordinator:
         free = sorted(rows.keys() - held.keys())
         chosen = await asyncio.gather(*(self._chosen(name, brokers) for name in free))
         found = [
-            Listed(name, rows[name].protocol_type, state_of(rows[name].phase))
+            Listed(name, rows[name].protocol_type, state_of(rows[name]), rows[name].kind)
             for name, broker in zip(free, chosen, strict=True)
             if broker == self._engine.broker
         ]
         found += [
-            Listed(name, machine.protocol_type, machine.state)
+            Listed(name, machine.protocol_type, machine.state, kind_of(machine))
             for name, machine in held.items()
             if machine.members or name in rows
         ]
@@ -148,10 +165,13 @@ class GroupCoordinator:
         held = await self._leases.open(group)
         async with held.lock:
             check(held)
-            held.machine.join(
+            mixing.join(
+                held,
                 request,
                 answering(held, answer, lambda joined: Joined(GroupError.NOT_COORDINATOR, joined.member_id)),
                 lambda: self._new_member_id(request),
+                await self._topics_for(held),
+                settings,
                 now_ms(),
             )
             await self._settler.settle(held)
@@ -164,7 +184,8 @@ class GroupCoordinator:
             return Synced(GroupError.UNKNOWN_MEMBER)
         async with held.lock:
             check(held)
-            held.machine.sync(request, answering(held, answer, lambda _: Synced(GroupError.NOT_COORDINATOR)), now_ms())
+            keep = answering(held, answer, lambda _: Synced(GroupError.NOT_COORDINATOR))
+            mixing.sync(held, request, keep, await self._topics_for(held), now_ms())
             await self._settler.settle(held)
         return await answer
 
@@ -174,7 +195,37 @@ class GroupCoordinator:
             return GroupError.UNKNOWN_MEMBER
         async with held.lock:
             check(held)
-            return held.machine.heartbeat(member_id, instance_id, generation, now_ms())
+            told = mixing.heartbeat(held, member_id, instance_id, generation, now_ms())
+            if told is not GroupError.NONE:
+                await self._settler.settle(held)
+            return told
+
+    async def beat(self, group: str, heartbeat: Beat) -> Beaten:
+        """A heartbeat of the newer protocol. One that changes nothing writes nothing."""
+        if not group:
+            return Beaten(GroupError.INVALID_NAME, message="a group has a name")
+        joins = heartbeat.epoch == JOINS
+        if joins and heartbeat.gets_id and not heartbeat.member_id:
+            heartbeat = replace(heartbeat, member_id=str(self._engine.runtime.new_id()))
+        held = await (self._leases.open(group) if joins else self._existing(group))
+        if held is None:
+            return Beaten(GroupError.UNKNOWN_GROUP, message=f"there is no group {group}")
+        answer: asyncio.Future[Beaten] = asyncio.get_running_loop().create_future()
+        async with held.lock:
+            check(held)
+            topics = await self._topics.known(fresh=heartbeat.is_full)
+            check(held)
+            beaten = mixing.beat(held, heartbeat, topics, self._settings, now_ms())
+            if beaten.error is not GroupError.NONE:
+                return beaten
+            if not held.machine.unsaved:
+                return beaten
+            answering(held, answer, lambda _: Beaten(GroupError.NOT_COORDINATOR))(beaten)
+            await self._settler.settle(held)
+        return await answer
+
+    async def _topics_for(self, held: Held) -> KnownTopics:
+        return await self._topics.known(fresh=False) if isinstance(held.machine, ConsumerGroup) else NO_TOPICS
 
     async def leave(self, group: str, members: Sequence[tuple[str, str | None]]) -> list[GroupError]:
         """Each member by its id, its instance id, or both; their results in the same order."""
@@ -183,7 +234,7 @@ class GroupCoordinator:
             return [GroupError.UNKNOWN_MEMBER for _ in members]
         async with held.lock:
             check(held)
-            results = [held.machine.leave(member_id, instance_id, now_ms()) for member_id, instance_id in members]
+            results = [mixing.leave(held, member_id, instance_id, now_ms()) for member_id, instance_id in members]
             await self._settler.settle(held)
             return results
 
@@ -224,6 +275,14 @@ class GroupCoordinator:
             raise
         return GroupError.NONE
 
+    async def fetch_error(self, group: str, member_id: str | None, epoch: int) -> GroupError:
+        """Whether who asks for offsets as a member is one, in a group of the newer protocol, and where it believes to
+        be."""
+        held = await self._existing(group)
+        if held is None or not isinstance(held.machine, ConsumerGroup) or (member_id is None and epoch < 0):
+            return GroupError.NONE
+        return held.machine.epoch_error(member_id or "", epoch)
+
     async def offsets(self, group: str) -> dict[StreamPartition, CommittedOffset]:
         """Everything the group has committed, read from the store."""
         if await self._existing(group) is None:
@@ -252,7 +311,7 @@ class GroupCoordinator:
             if machine.members:
                 if machine.protocol_type != CONSUMERS:
                     return GroupError.NOT_EMPTY, nothing
-                read = subscribed(machine.members.values())
+                read = subscribed(machine.members.values()) if isinstance(machine, Group) else machine.subscribed()
                 kept = frozenset(wanted if read is None else (each for each, name in wanted.items() if name in read))
             gone = wanted.keys() - kept
             if gone:

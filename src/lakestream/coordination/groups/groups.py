@@ -5,10 +5,13 @@ group is there or not. Methods raise `NotAuthorized` and what those of the coord
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 
 from lakestream.access import CLUSTER_NAME, Authorizer, Operation, Principal, ResourceKind, allowed, check
-from lakestream.coordination.groups.classic.state import Group
 from lakestream.coordination.groups.commits import Offsets
+from lakestream.coordination.groups.consumer.model import Beat, Beaten
+from lakestream.coordination.groups.consumer.topics import KnownTopics
+from lakestream.coordination.groups.converting import Machine
 from lakestream.coordination.groups.coordinator import GroupCoordinator, Listed
 from lakestream.coordination.groups.model import GroupError, Join, Joined, Sync, Synced
 from lakestream.metadata.brokers import Broker
@@ -43,7 +46,7 @@ class Groups:
         self._check(principal, Operation.DESCRIBE, group)
         return await self._coordinator.find(group)
 
-    async def describe(self, principal: Principal, group: str) -> Group | None:
+    async def describe(self, principal: Principal, group: str) -> Machine | None:
         """The group as it stands, for reading only; None if nobody ever used it."""
         self._check(principal, Operation.DESCRIBE, group)
         return await self._coordinator.describe(group)
@@ -70,6 +73,29 @@ class Groups:
     ) -> GroupError:
         self._check(principal, Operation.READ, group)
         return await self._coordinator.heartbeat(group, member_id, instance_id, generation)
+
+    async def beat(self, principal: Principal, group: str, heartbeat: Beat) -> Beaten:
+        """A heartbeat of the newer protocol. Topics that are named must be such that the caller may describe them; a
+        pattern finds no others."""
+        self._check(principal, Operation.READ, group)
+        for name in heartbeat.topics or ():
+            check(self._authorizer, principal, Operation.DESCRIBE, ResourceKind.TOPIC, name)
+        allows = self._authorizer.allows
+        visible = replace(
+            heartbeat,
+            may_describe=lambda name: allows(principal, Operation.DESCRIBE, ResourceKind.TOPIC, name),
+        )
+        return await self._coordinator.beat(group, visible)
+
+    async def described(self, principal: Principal, group: str) -> tuple[Machine, KnownTopics] | None:
+        """A group and the topics that it may speak of by their ids; None if nobody ever used it."""
+        machine = await self.describe(principal, group)
+        return None if machine is None else (machine, await self._coordinator.described_topics(machine))
+
+    async def fetch_error(self, principal: Principal, group: str, member_id: str | None, epoch: int) -> GroupError:
+        """Whether who asks for offsets as a member of a group of the newer protocol is one."""
+        self._check(principal, Operation.DESCRIBE, group)
+        return await self._coordinator.fetch_error(group, member_id, epoch)
 
     async def leave(
         self, principal: Principal, group: str, members: Sequence[tuple[str, str | None]]

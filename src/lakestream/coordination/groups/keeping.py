@@ -8,7 +8,11 @@ from typing import Final
 
 from lakestream.coordination.groups.classic.members import Member
 from lakestream.coordination.groups.classic.state import Group, State
+from lakestream.coordination.groups.consumer.group import ConsumerState
+from lakestream.coordination.groups.consumer.keeping import consumer_group, stored_consumers
+from lakestream.coordination.groups.converting import Machine
 from lakestream.coordination.groups.model import Protocol
+from lakestream.coordination.settings import GroupSettings
 from lakestream.metadata.groups import GroupState, Phase, StoredGroup, StoredMember
 
 _PHASES: Final[dict[State, Phase]] = {
@@ -20,12 +24,18 @@ _PHASES: Final[dict[State, Phase]] = {
 _NEVER: Final = float("inf")
 
 
-def state_of(phase: Phase) -> State:
-    return State[phase]
+def state_of(state: GroupState) -> State | ConsumerState:
+    return State[state.phase] if state.kind == "classic" else ConsumerState[state.phase]
 
 
-def stored(group: Group, before: GroupState, wall_ms: int) -> StoredGroup:
+def stored(group: Machine, before: GroupState, wall_ms: int) -> StoredGroup:
     """What is to be kept of a group whose state was `before`."""
+    if isinstance(group, Group):
+        return _stored_classic(group, before, wall_ms)
+    return stored_consumers(group, before, wall_ms)
+
+
+def _stored_classic(group: Group, before: GroupState, wall_ms: int) -> StoredGroup:
     members = [_row(member) for member in group.members.values() if member.seated]
     phase = _PHASES[group.state] if members else "EMPTY"
     same = (phase, group.generation) == (before.phase, before.generation)
@@ -41,15 +51,17 @@ def stored(group: Group, before: GroupState, wall_ms: int) -> StoredGroup:
     return StoredGroup(state, members)
 
 
-def restored(kept: StoredGroup, initial_delay_ms: int, max_members: int, now_ms: float) -> Group:
+def restored(kept: StoredGroup, settings: GroupSettings, now_ms: float) -> Machine:
     """The group as its last coordinator left it: members keep ids, generation and assignments; a rebalance that was
     under way goes on."""
     state = kept.state
-    phase = state_of(state.phase) if kept.members else State.EMPTY
+    if state.kind == "consumer":
+        return consumer_group(kept, settings, now_ms)
+    phase = State[state.phase] if kept.members else State.EMPTY
     rebalance_until_ms = now_ms + max((member.rebalance_timeout_ms for member in kept.members), default=0)
     return Group(
-        initial_delay_ms,
-        max_members,
+        settings.initial_rebalance_delay_ms,
+        settings.max_members,
         generation=state.generation,
         state=phase,
         protocol_type=state.protocol_type,

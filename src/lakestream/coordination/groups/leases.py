@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lakestream.coordination.groups.classic.state import Group
 from lakestream.coordination.groups.commits import CommitQueue
+from lakestream.coordination.groups.converting import Machine
 from lakestream.coordination.groups.keeping import restored
 from lakestream.coordination.groups.model import GroupError
 from lakestream.coordination.settings import GroupSettings
@@ -37,7 +37,7 @@ class Held:
     name: str
     token: int
     rows: GroupRows
-    machine: Group
+    machine: Machine
     state: GroupState
     commits: CommitQueue
     expires_s: float
@@ -116,8 +116,7 @@ class GroupLeases:
             raise NotCoordinator(f"group {group} is coordinated by {lease.holder}")
         rows = GroupRows(self._store, group, lease.token)
         kept = await rows.load()
-        settings, taken_ms = self._settings, asyncio.get_running_loop().time() * 1000
-        machine = restored(kept, settings.initial_rebalance_delay_ms, settings.max_members, taken_ms)
+        machine = restored(kept, self._settings, asyncio.get_running_loop().time() * 1000)
         held = Held(group, lease.token, rows, machine, kept.state, CommitQueue(rows), now_s + ttl_ms / 1000, now_s)
         self._held[group] = held
         log.info(

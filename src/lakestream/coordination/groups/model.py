@@ -27,6 +27,16 @@ class GroupError(Enum):
     """It is to join again."""
     NOT_COORDINATOR = auto()
     """Another broker has the group: it is to look for it."""
+    INVALID_REQUEST = auto()
+    """What it says does not fit together."""
+    FENCED_EPOCH = auto()
+    """It is not where it believes to be: it is to give up all its partitions and begin again."""
+    STALE_EPOCH = auto()
+    """It has moved on since it asked for that."""
+    UNRELEASED_INSTANCE = auto()
+    """Another process is in the group under the same instance id, and has not left."""
+    UNKNOWN_ASSIGNOR = auto()
+    INVALID_PATTERN = auto()
 
 
 @dataclass(frozen=True, slots=True)

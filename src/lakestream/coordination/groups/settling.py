@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeVar
 
+from lakestream.coordination.groups.consumer.group import ConsumerGroup
+from lakestream.coordination.groups.converting import downgraded, is_to_go_back
 from lakestream.coordination.groups.keeping import stored
 from lakestream.coordination.groups.leases import GroupLeases, Held, WaitingAnswer
 from lakestream.coordination.settings import GroupSettings
@@ -36,6 +38,9 @@ class Settler:
 
     async def settle(self, held: Held) -> None:
         machine, begun = held.machine, False
+        if isinstance(machine, ConsumerGroup) and is_to_go_back(machine):
+            log.info("group %s goes back to the classic protocol", held.name)
+            machine = held.machine = downgraded(machine, machine.subscribing.seen, now_ms())
         while machine.ready(now_ms()):
             machine.begin_generation(now_ms())
             begun = True

@@ -1,8 +1,9 @@
 """OffsetFetch, v1–v10.
 
 A group's committed offsets, read from the store; -1 where there is none, which is no error. v1–v7 ask for one group,
-later versions for many. Null topics (v2+) mean all that are committed; those of deleted topics are left out.
-v10 names topics by id. require_stable makes no difference: there are no transactions whose offsets could be pending.
+later versions for many. Null topics (v2+) mean all that are committed; those of deleted topics are left out. From v9 on
+a member of the newer protocol says which one it is, and in which epoch. v10 names topics by id. require_stable makes no
+difference: there are no transactions whose offsets could be pending.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,10 +12,11 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from lakestream.access import Operation
+from lakestream.coordination.groups import GroupError
 from lakestream.errors import CorruptObject, LakestreamError, UnknownStream
 from lakestream.kafka.apis import lookup
 from lakestream.kafka.apis.api import Context, Reply, api
-from lakestream.kafka.errors import code_of, coordinator_code
+from lakestream.kafka.errors import code_of, coordinator_code, group_code
 from lakestream.kafka.wire.writing import Fields
 from lakestream.metadata.groups import CommittedOffset
 from lakestream.metadata.topics.list import Topic
@@ -27,11 +29,21 @@ _Offsets = Mapping[StreamPartition, CommittedOffset]
 async def handle(context: Context, request: Any) -> Reply:
     if context.version < 8:
         return await _group(context, request.group_id, request.topics)
-    return {"groups": [await _group(context, asked.group_id, asked.topics) for asked in request.groups]}
+    says_member = context.version >= 9
+    return {
+        "groups": [
+            await _group(context, asked.group_id, asked.topics, asked if says_member else None)
+            for asked in request.groups
+        ]
+    }
 
 
-async def _group(context: Context, group: str, topics: Sequence[Any] | None) -> Fields:
+async def _group(context: Context, group: str, topics: Sequence[Any] | None, member: Any = None) -> Fields:
     try:
+        if member is not None:
+            told = await context.groups.fetch_error(context.principal, group, member.member_id, member.member_epoch)
+            if told is not GroupError.NONE:
+                return _failed(context, group, topics or (), group_code(told))
         offsets = await context.groups.offsets(context.principal, group)
         described = await (_all(context, offsets) if topics is None else _requested(context, offsets, topics))
     except LakestreamError as error:

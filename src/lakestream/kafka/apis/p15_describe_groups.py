@@ -1,7 +1,8 @@
 """DescribeGroups, v0–v6.
 
-State and members of groups that are coordinated here. A group that nobody ever used is reported as Dead, from v6 on
-with GROUP_ID_NOT_FOUND. What the caller may do with a group (v3 on) is told on request.
+State and members of groups that are coordinated here. A group that nobody ever used, or whose members speak the newer
+protocol, is reported as Dead, from v6 on with GROUP_ID_NOT_FOUND. What the caller may do with a group (v3 on) is told
+on request.
 """
 
 from typing import Any
@@ -27,11 +28,12 @@ async def _described(context: Context, group: str, says_operations: bool) -> Fie
         machine = await context.groups.describe(context.principal, group)
     except LakestreamError as error:
         return _nothing(group, coordinator_code(error), str(error))
-    if machine is None:
+    if not isinstance(machine, Group):
         code = ErrorCode.group_id_not_found if context.version >= 6 else ErrorCode.none
         tells = says_operations and code is ErrorCode.none
         operations = group_operations(context, group) if tells else UNASKED
-        return {**_nothing(group, code, f"there is no group {group}"), "authorized_operations": operations}
+        message = f"there is no group {group}" if machine is None else f"group {group} is no classic group"
+        return {**_nothing(group, code, message), "authorized_operations": operations}
     return {
         "group_id": group,
         "group_state": machine.state.value,

@@ -1,23 +1,19 @@
 """ListGroups, v0–v5.
 
-The groups that this broker would be asked about; clients ask every broker. Filters by state (v4+) and type (v5+;
-there is only "classic"). A group without members is listed as long as it has offsets or had a generation.
+The groups that this broker would be asked about; clients ask every broker. Filters by state (v4+) and type (v5+:
+classic or consumer). A group without members is listed as long as it has offsets or had a generation.
 """
 
-from typing import Any, Final
+from typing import Any
 
 from lakestream.errors import LakestreamError
 from lakestream.kafka.apis.api import Context, Reply, api
 from lakestream.kafka.errors import coordinator_code
 
-_TYPE: Final = "classic"
-
 
 async def handle(context: Context, request: Any) -> Reply:
     states = {state.lower() for state in getattr(request, "states_filter", ())}
     types = {each.lower() for each in getattr(request, "types_filter", ())}
-    if types and _TYPE not in types:
-        return {"groups": ()}
     try:
         groups = await context.groups.listed(context.principal)
     except LakestreamError as error:
@@ -28,10 +24,10 @@ async def handle(context: Context, request: Any) -> Reply:
                 "group_id": group.name,
                 "protocol_type": group.protocol_type,
                 "group_state": group.state.value,
-                "group_type": _TYPE,
+                "group_type": group.kind,
             }
             for group in groups
-            if not states or group.state.value.lower() in states
+            if (not states or group.state.value.lower() in states) and (not types or group.kind in types)
         ]
     }
 

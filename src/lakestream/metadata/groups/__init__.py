@@ -4,9 +4,12 @@ offsets."""
 from lakestream.metadata.groups.model import (
     CommittedOffset,
     GroupState,
+    Kind,
     Phase,
+    StoredConsumer,
     StoredGroup,
     StoredMember,
+    StoredPartitions,
     lease_address,
 )
 from lakestream.metadata.groups.reading import (
@@ -26,10 +29,13 @@ __all__ = [
     "Contents",
     "GroupRows",
     "GroupState",
+    "Kind",
     "Phase",
     "StaleGeneration",
+    "StoredConsumer",
     "StoredGroup",
     "StoredMember",
+    "StoredPartitions",
     "committed_offsets",
     "is_stored",
     "last_holder",

@@ -13,22 +13,28 @@ from lakestream.model import StreamPartition
 LEASE: Final = "lease"
 STATE: Final = "state"
 CLAIM: Final = "claim"
-MEMBERS: Final = ("m/", "m0")
-"""Range of all members' keys ("0" is the character after "/")."""
+MEMBERS: Final = ("m/", "n0")
+"""Range of all members' keys, `m/` of the classic and `n/` of the newer protocol ("0" is the character after "/")."""
 OFFSETS: Final = ("o/", "o0")
 STORED: Final = ("m/", "statf")
 """Range of members, offsets and state: what tells a group from a name that somebody only asked for."""
 GROUPS: Final = ("group/", "group0")
 """Range of all groups' shards."""
 
-Phase = Literal["EMPTY", "PREPARING", "COMPLETING", "STABLE"]
+Phase = Literal["EMPTY", "PREPARING", "COMPLETING", "STABLE", "ASSIGNING", "RECONCILING"]
+Kind = Literal["classic", "consumer"]
+"""By the protocol that a group's members speak; the names are those that tools show."""
+StoredPartitions = tuple[tuple[UUID, tuple[int, ...]], ...]
+"""Of each topic some partitions, both in order."""
 
 
 class GroupState(msgspec.Struct, frozen=True, array_like=True):
     """The generation that members may have seen; a coordinator goes on from it and never reuses one. `changed_ms` is
-    since when generation and phase are what they are."""
+    since when generation and phase are what they are. In a group of the newer protocol the generation is the group's
+    epoch and the protocol its assignor; `assignment_epoch` is the epoch that members' targets were made in, for topics
+    as `digest` says."""
 
-    stored_format: ClassVar[int] = 3
+    stored_format: ClassVar[int] = 4
 
     generation: int = 0
     protocol_type: str = ""
@@ -36,6 +42,9 @@ class GroupState(msgspec.Struct, frozen=True, array_like=True):
     protocol: str | None = None
     leader: str = ""
     changed_ms: int = 0
+    kind: Kind = "classic"
+    assignment_epoch: int = 0
+    digest: str = ""
 
 
 class StoredMember(msgspec.Struct, frozen=True, array_like=True):
@@ -53,9 +62,33 @@ class StoredMember(msgspec.Struct, frozen=True, array_like=True):
     assignment: bytes
 
 
+class StoredConsumer(msgspec.Struct, frozen=True, array_like=True):
+    """A member of a group of the newer protocol. `classic`: its session time-out and protocols, if it speaks the
+    classic one."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rack_id: str | None
+    rebalance_timeout_ms: int
+    topics: tuple[str, ...]
+    pattern: str
+    assignor: str | None
+    epoch: int
+    previous_epoch: int
+    state: str
+    assigned: StoredPartitions
+    revoking: StoredPartitions
+    target: StoredPartitions
+    classic: tuple[int, tuple[tuple[str, bytes], ...]] | None
+
+
 class StoredGroup(NamedTuple):
     state: GroupState
     members: Sequence[StoredMember] = ()
+    consumers: Sequence[StoredConsumer] = ()
+    """The members of a group of the newer protocol."""
 
 
 class CommittedOffset(msgspec.Struct, frozen=True, array_like=True):
@@ -78,6 +111,10 @@ def shard_of(group: str) -> str:
 def member_key(member_id: str) -> str:
     """Short, whatever name the client has given itself: the member's id begins with it."""
     return f"m/{blake2b(member_id.encode(), digest_size=16).hexdigest()}"
+
+
+def consumer_key(member_id: str) -> str:
+    return f"n/{blake2b(member_id.encode(), digest_size=16).hexdigest()}"
 
 
 def offset_key(partition: StreamPartition) -> str:

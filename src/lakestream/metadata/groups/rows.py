@@ -12,6 +12,7 @@ that checks a token which is gone can never land, whoever takes the name next.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from lakestream.errors import NotCoordinator
 from lakestream.metadata import codec
@@ -24,14 +25,18 @@ from lakestream.metadata.groups.model import (
     STORED,
     CommittedOffset,
     GroupState,
+    StoredConsumer,
     StoredGroup,
     StoredMember,
+    consumer_key,
     member_key,
     offset_key,
     shard_of,
 )
 from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Outcome, Refused, Store, Transaction
 from lakestream.model import StreamPartition
+
+T = TypeVar("T")
 
 
 class StaleGeneration(Exception):
@@ -66,17 +71,26 @@ class GroupRows:
     async def _read(self, state: Entry | None) -> StoredGroup:
         """After the claim: nobody else changes the members' rows any more."""
         rows = await self._store.range(shard_of(self._group), *MEMBERS)
-        members = [codec.decode(row.value, StoredMember, self._address(row.key)) for row in rows]
+        members = self._decoded(rows, StoredMember, "m/")
+        consumers = self._decoded(rows, StoredConsumer, "n/")
         self._members = {row.key: row.value for row in rows}
         found = GroupState() if state is None else codec.decode(state.value, GroupState, self._address(STATE))
         self._generation = found.generation
-        return StoredGroup(found, members)
+        return StoredGroup(found, members, consumers)
 
-    async def save(self, state: GroupState, members: Iterable[StoredMember] = ()) -> None:
+    def _decoded(self, rows: Iterable[Entry], kind: type[T], prefix: str) -> list[T]:
+        return [codec.decode(row.value, kind, self._address(row.key)) for row in rows if row.key.startswith(prefix)]
+
+    async def save(
+        self, state: GroupState, members: Iterable[StoredMember] = (), consumers: Iterable[StoredConsumer] = ()
+    ) -> None:
         """The group as it is from now on, before any member hears of it. Only rows that change are written. A save
         whose reply was lost may still be on its way: the state's version, checked here, keeps it from landing after a
         later one."""
-        keyed = ((member_key(member.member_id), member) for member in members)
+        keyed = [
+            *((member_key(member.member_id), member) for member in members),
+            *((consumer_key(member.member_id), member) for member in consumers),
+        ]
         wanted = {key: codec.encode(member, self._address(key)) for key, member in keyed}
         known, self._members = self._members, None
         self._generation = state.generation

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol as Seam
 
 from lakestream.coordination.groups.model import Answer, Protocol, SyncAnswer
 
@@ -32,7 +33,14 @@ class Member:
         return next((each.metadata for each in self.protocols if each.name == protocol), b"")
 
 
-def common_protocols(members: Iterable[Member]) -> set[str]:
+class Speaking(Seam):
+    """Whoever supports some protocols."""
+
+    @property
+    def protocols(self) -> Sequence[Protocol]: ...
+
+
+def common_protocols(members: Iterable[Speaking]) -> set[str]:
     """The protocols that all of them support."""
     supported = [{protocol.name for protocol in member.protocols} for member in members]
     return set.intersection(*supported) if supported else set()

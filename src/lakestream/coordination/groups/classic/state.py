@@ -185,6 +185,10 @@ class Group:
         self._join_until_ms = now_ms + max(rebalance_ms, self.initial_delay_ms if first else 0)
         self._delay_until_ms = now_ms + self.initial_delay_ms if first else now_ms
 
+    def rebalance(self, now_ms: float) -> None:
+        """Every member is asked to join again."""
+        self._prepare(now_ms)
+
     # The next generation
 
     def ready(self, now_ms: float) -> bool:
