@@ -30,6 +30,7 @@ from support.worlds.embedded import Embedded
 from lakestream.table.shape import KIND_RAW, KIND_TOMBSTONE, KIND_TYPED
 
 WAIT_S = 30
+LINE_FIELDS = [("item", pa.string()), ("count", pa.int64())]
 NEWER: dict[str, Any] = ORDER | {
     "fields": [*ORDER["fields"], {"name": "note", "type": ["null", "string"], "default": None}]
 }
@@ -183,12 +184,42 @@ def test_a_topic_that_validates_takes_no_bytes(broker: Embedded, door: str, regi
     assert len(values(broker, topic, 1)) == 1
 
 
-def test_values_in_json_are_said_as_text(broker: Embedded, door: str, registry: SchemaRegistryClient) -> None:
+def test_values_in_json(broker: Embedded, door: str, registry: SchemaRegistryClient) -> None:
+    """Compact, by the newest schema, behind its id. What is null is left out, unless every value has it."""
     topic = make_topic(broker, "schema_id")
-    schema = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
-    registry.register_schema(f"{topic}-value", ValueSchema(json.dumps(schema), "JSON"))
-    with pytest.raises(ForbiddenError, match="are JSON: say each as a text, in _value"):
-        table(door, topic).append(rows(id=[1]))
+    line = {"type": "object", "properties": {"item": {"type": "string"}, "count": {"type": "integer"}}}
+    nullable = {"type": ["string", "null"]}
+    fields = {"id": {"type": "integer"}, "note": nullable, "the lines": {"type": "array", "items": line}, "x": nullable}
+    schema = {"type": "object", "properties": fields, "required": ["id", "note"]}
+    schema_id = registry.register_schema(f"{topic}-value", ValueSchema(json.dumps(schema), "JSON"))
+    lines = pa.array([[{"item": 'a "b"', "count": None}], []], pa.list_(pa.struct(LINE_FIELDS)))
+    table(door, topic).append(rows(id=[1, 2], note=["é", None], the_lines=lines))
+    table(door, topic).append(rows(_value=[b'{"id": 3}']))
+    with duck(door) as engine:
+        engine.execute(f"INSERT INTO lake.default.{topic} (id, note) VALUES (4, 'n')")
+        seen = engine.execute(f"SELECT id, note, x, _kind FROM lake.default.{topic} ORDER BY _offset").fetchall()
+    frame = framed(schema_id, b"")
+    said = ['{"id":1,"note":"é","the lines":[{"item":"a \\"b\\""}]}', '{"id":2,"note":null,"the lines":[]}']
+    assert values(broker, topic, 4) == [
+        *(frame + each.encode() for each in said),
+        b'{"id": 3}',
+        frame + b'{"id":4,"note":"n"}',
+    ]
+    typed = KIND_TYPED
+    assert seen == [(1, "é", None, typed), (2, None, None, typed), (None, None, None, KIND_RAW), (4, "n", None, typed)]
+    with pytest.raises(ForbiddenError, match="_format is the log's to give"):
+        table(door, topic).append(rows(id=[1], _format=["x"]))
+
+
+def test_a_stream_of_json_that_begins_as_a_table_takes_rows(broker: Embedded, door: str) -> None:
+    topic = f"first_{next(_names)}"
+    properties = {"lakestream.stream": "true", "lakestream.table.inserts": "true", "lakestream.value.format": "json"}
+    with http_catalog(door) as catalog:
+        columns = Schema(NestedField(1, "id", LongType()), NestedField(2, "ts", TimestamptzType()))
+        catalog.create_table(f"default.{topic}", columns, properties=properties)
+    at = pa.array([1_700_000_000_250_000, None], pa.timestamp("us", tz="UTC"))
+    table(door, topic).append(rows(id=[1, 2], ts=at))
+    assert values(broker, topic, 2) == [b'{"id":1,"ts":"2023-11-14T22:13:20.250Z"}', b'{"id":2}']
 
 
 def test_values_in_protobuf(broker: Embedded, door: str, registry: SchemaRegistryClient) -> None:

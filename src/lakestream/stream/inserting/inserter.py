@@ -39,7 +39,9 @@ from lakestream.metadata.topics.options import batch_rules
 from lakestream.metadata.topics.tables import value_subject
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime
+from lakestream.schemas.codecs.json.codec import insert_format
 from lakestream.schemas.growing import fits, is_text
+from lakestream.schemas.shapes import format_of
 from lakestream.stream.inserting.appending import InsertAppender
 from lakestream.stream.inserting.batching import Batching
 from lakestream.table.parquet.unplaced import WHOLE, UnplacedReader, WrittenBy
@@ -361,14 +363,14 @@ def _written_by(topic: Topic, shape: TableShape, latest: ValueSchema | None) -> 
         return WrittenBy(shape, trouble=told)
     if is_text(shape.codec):
         return WrittenBy(shape, WHOLE)
-    if any(column.content == "format" for column in shape.value_columns):
-        # A text in JSON is made of columns and a template, which an engine has none of.
-        return WrittenBy(shape, trouble=f"values of topic {topic.name} are JSON: say each as a text, in _value")
     if latest is None:
         subject = value_subject(topic.name, topic.options.value_subject)
         told = f"topic {topic.name} has no schema for its values: register one under the subject {subject}"
         return WrittenBy(shape, trouble=told)
     found = next((each for each in shape.schemas if each.schema_id == latest.schema_id), None)
     trouble = "the table cannot take it now" if found is None else found.trouble
-    told = f"values cannot be written by schema {latest.schema_id}, the latest: {trouble}" if trouble else ""
-    return WrittenBy(shape, latest.schema_id, told)
+    if trouble:
+        told = f"values cannot be written by schema {latest.schema_id}, the latest: {trouble}"
+        return WrittenBy(shape, latest.schema_id, told)
+    is_json = format_of(shape) == "JSON"
+    return WrittenBy(shape, latest.schema_id, format=insert_format(shape, latest.schema_id) if is_json else "")

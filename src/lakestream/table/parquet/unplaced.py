@@ -39,13 +39,15 @@ class UnplacedFile(NamedTuple):
 class WrittenBy(NamedTuple):
     """How values are made of a row's columns: by the schema of this id in the table's shape, if the shape has a codec.
     `trouble`: why they cannot be; empty: they can. Rows may then say their `_value` only. `bytes_trouble`: why they may
-    not do that. `keys`: the columns whose values are the key of a row that has none."""
+    not do that. `keys`: the columns whose values are the key of a row that has none. `format`: the template of
+    values in JSON."""
 
     shape: TableShape
     schema_id: int = NOT_GIVEN
     trouble: str = ""
     bytes_trouble: str = ""
     keys: tuple[str, ...] = ()
+    format: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,7 @@ def key_of(table: pa.Table, written: WrittenBy) -> pa.ChunkedArray | pa.Array:
 
 def _values(table: pa.Table, raw: Binary, written: WrittenBy) -> Binary:
     """Of the value columns where one of them is given, else as `_value` says."""
-    names = [column.name for column in written.shape.value_columns]
+    names = [column.name for column in written.shape.value_columns if column.content != "format"]
     given = np.zeros(table.num_rows, bool)
     for name in names:
         if name in table.column_names:
@@ -178,7 +180,9 @@ def _values(table: pa.Table, raw: Binary, written: WrittenBy) -> Binary:
         raise TableRefused(written.trouble)
     columns = {name: canonical(table, [name], written.shape).column(0).chunk(0) for name in names}
     ids = np.where(given, written.schema_id, NOT_GIVEN).astype(np.int64)
-    made = encoded(written.shape, columns, ids, raw)
+    formats = pa.DictionaryArray.from_arrays(pa.array(np.zeros(table.num_rows, np.int32)), [written.format])
+    others = {column.name: formats for column in written.shape.value_columns if column.name not in columns}
+    made = encoded(written.shape, columns | others, ids, raw)
     _check_values(made, columns, given, written)
     return replace(made, valid=np.where(given, 1, made.valid).astype(np.uint8))
 
@@ -209,7 +213,7 @@ def _check_values(
 
 def _check_columns(table: pa.Table, shape: TableShape) -> None:
     """That nothing was given which would be lost, or is the log's to give."""
-    values = {column.name for column in shape.value_columns}
+    values = {column.name for column in shape.value_columns if column.content != "format"}
     if len(set(table.column_names)) != len(table.column_names):
         raise TableRefused("the file has a column twice")
     for name in table.column_names:
@@ -220,7 +224,7 @@ def _check_columns(table: pa.Table, shape: TableShape) -> None:
                 "some rows have an _offset: offsets are the log's to give. Leave _offset out of the INSERT, and it"
                 " gives them"
             )
-        if name in _OWED:
+        if name in _OWED or name in shape.names:
             raise TableRefused(f"{name} is the log's to give: leave it out of the INSERT")
         raise TableRefused(
             f"column {name} is no part of the records of this stream, so its values would be lost: leave it out of the"

@@ -92,7 +92,8 @@ def test_damage_never_spoils_anything_but_its_own_row(data: st.DataObject, found
     mixed = decoded(shape, [each for pair in zip(good, bad, strict=True) for each in pair])
     assert (mixed.is_typed[::2] == alone.is_typed).all()
     for name, array in alone.columns.items():
-        assert repr(mixed.columns[name].to_pylist()[::2] if _readable(array) else "") == repr(
+        unspoilt = mixed.columns[name].take(pa.array(range(0, len(mixed.is_typed), 2), pa.int64()))
+        assert repr(unspoilt.to_pylist() if _readable(array) else "") == repr(
             array.to_pylist() if _readable(array) else ""
         )
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from support.properties import examples
 from support.schemas.json import (
     LONGS,
@@ -150,6 +150,7 @@ def test_a_number_is_the_nearest_double_or_stays_bytes(text: str) -> None:
 @examples(100)
 @given(LONGS | st.integers(-(2**70), 2**70), st.sampled_from(["", ".0", ".00", "e0", "E+0", "0e-1"]))
 def test_whole_numbers_are_longs_however_they_are_written(number: int, behind: str) -> None:
+    assume(number or not behind.startswith("0"))  # "00" is no JSON
     text = f"{number}{behind}"
     [row] = checked(shape_of({"type": "integer"}), [framed(text)]).to_pylist()
     fits = -(2**63) <= number < 2**63

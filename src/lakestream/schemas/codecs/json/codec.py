@@ -18,7 +18,7 @@ from lakestream.schemas.codecs.json.explaining import explain_json
 from lakestream.schemas.codecs.json.numbers import POWERS
 from lakestream.schemas.codecs.json.reading import ReadProgram, compile_reader
 from lakestream.schemas.codecs.json.template import parse_template, text_of
-from lakestream.schemas.codecs.json.writing import WriteProgram, compile_writer, default_template
+from lakestream.schemas.codecs.json.writing import WriteProgram, compile_writer, default_template, schema_template
 from lakestream.schemas.codecs.kernels.json.layout import LONGEST_NUMBER
 from lakestream.schemas.codecs.layout import STACK_WORDS, ValueStatus
 from lakestream.schemas.codecs.native import kernels
@@ -135,6 +135,12 @@ class JsonCodec:
         found = parse_json_schema(schema.text, dict(schema.references))
         why = explain_json(found, value[self._prefix_bytes :])
         return f"by the schema {schema.schema_id}: {why or 'it is too large or nests too deep for columns'}"
+
+
+def insert_format(shape: TableShape, schema_id: int) -> str:
+    """What rows have in the column `_format` that are to be values of this schema, which the shape has."""
+    schema = next(each for each in shape.schemas if each.schema_id == schema_id)
+    return text_of(schema_template(parse_json_schema(schema.text, dict(schema.references)), compiled(shape).roots))
 
 
 def _format_columns(shape: TableShape) -> list[TableColumn]:

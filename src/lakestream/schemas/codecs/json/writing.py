@@ -27,6 +27,7 @@ from lakestream.schemas.codecs.json.times import TimeForm
 from lakestream.schemas.codecs.kernels.json.layout import CODE_FORM, RAW_FORM, WriteOp
 from lakestream.schemas.codecs.layout import INSTRUCTION_WORDS
 from lakestream.schemas.codecs.slots import ColumnSlot
+from lakestream.schemas.json import JsonType
 from lakestream.schemas.mapping import ROOT, source_of
 from lakestream.table.shape import TableColumn
 
@@ -84,11 +85,42 @@ def default_template(roots: Sequence[ColumnSlot], *, is_object: bool) -> Templat
 
 
 def _default_object(slots: Sequence[ColumnSlot]) -> ObjectNode:
+    members = (MemberNode(_key(source_of(slot.column)), _default_node(slot), is_left_out=True) for slot in slots)
+    return ObjectNode(tuple(members), Spaces())
+
+
+def schema_template(root: JsonType, roots: Sequence[ColumnSlot]) -> Template:
+    """For rows that are to be values of this schema, whose columns they are: compact, its fields in its order; one that
+    is null is left out, unless every value has it."""
+    if root.kind == "object":
+        return Template(_schema_object(root, roots), Escapes())
+    [slot] = [each for each in roots if source_of(each.column) == ROOT]
+    return Template(_schema_node(root, slot), Escapes())
+
+
+def _schema_object(found: JsonType, slots: Sequence[ColumnSlot]) -> ObjectNode:
+    by_name = {source_of(slot.column): slot for slot in slots}
     members = (
-        MemberNode(msgspec.json.encode(source_of(slot.column)).decode() + ":", _default_node(slot), is_left_out=True)
-        for slot in slots
+        MemberNode(_key(name), _schema_node(below, by_name[name]), is_left_out=name not in found.required)
+        for name, below in zip(found.names, found.below, strict=True)
     )
     return ObjectNode(tuple(members), Spaces())
+
+
+def _schema_node(found: JsonType, slot: ColumnSlot) -> Node:
+    match leaf_kind(slot.column), slot.column.kind:
+        case None, "struct":
+            return _schema_object(found, slot.below)
+        case None, "list":
+            return ArrayNode(_schema_node(found.below[0], slot.below[0]), Spaces())
+        case None, _:
+            return MapNode(_schema_node(found.below[0], slot.below[1]), Spaces(), ":")
+        case _:
+            return _default_node(slot)
+
+
+def _key(name: str) -> str:
+    return msgspec.json.encode(name).decode() + ":"
 
 
 def _default_node(slot: ColumnSlot) -> Node:
