@@ -1,8 +1,8 @@
 """One history: a seed chooses the cast and the faults, the actors live, the faults stop, everything is audited."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
@@ -22,6 +22,7 @@ from lakestream.metadata.log import commit
 from lakestream.metadata.topics.list import Topic
 from lakestream.model import StreamPartition
 from lakestream.runtime import Runtime
+from lakestream.schemas.source import NO_SCHEMAS
 from lakestream.stream.engine import StreamEngine
 from lakestream.table.view import View
 from lakestream.wal import WAL_PREFIX, parse_key
@@ -45,6 +46,8 @@ from simulator.oxia_store import ON_OXIA, SimulatedOxiaStore, hasty
 from simulator.policies import MERGES, policy_of, suited
 from simulator.scene import draw_scene, with_group
 from simulator.tables import SimulatedTiles
+from simulator.typed import SETTINGS as TYPED_SETTINGS
+from simulator.typed import TYPED, Typing, simulated_replays, with_schemas
 from simulator.watcher import Watcher
 from simulator.world import CALM_S, World
 
@@ -76,7 +79,7 @@ def run(seed: int) -> Report:
     history = History(seed, loop)
     violation: str | None = None
     try:
-        with watched(history.auditor.fail), small_folds(), history.first_sequence(), hasty(), small_inserts():
+        with watched(history.auditor.fail), history.first_sequence(), made_small():
             loop.run_until_complete(history.play())
     except Violation as error:
         violation = str(error)
@@ -91,6 +94,13 @@ def run(seed: int) -> Report:
         violation = str(met)
     acked = sum(map(len, history.auditor.acked.values()))
     return Report(seed, trace, violation, acked, virtual_s)
+
+
+@contextmanager
+def made_small() -> Iterator[None]:
+    """What the simulation sets in real code so that a history is short, or has rows of its own."""
+    with small_folds(), hasty(), small_inserts(), simulated_replays():
+        yield
 
 
 @dataclass
@@ -109,7 +119,14 @@ class History:
         has_inserts = self.seed % INSERTS[0] == INSERTS[1]
         if has_inserts:
             self.scene = with_inserts(self.scene, self.seed)
-        self.settings = {**self.policy.settings, **(SETTINGS if has_inserts else {})}
+        is_typed = self.seed % TYPED[0] == TYPED[1]
+        if is_typed:
+            self.scene = with_schemas(self.scene, self.seed)
+        self.settings = {
+            **self.policy.settings,
+            **(SETTINGS if has_inserts else {}),
+            **(TYPED_SETTINGS if is_typed else {}),
+        }
         """The topic's."""
         self.world = World(self.loop, random, self.scene.faults)
         self.auditor = Auditor(self.world)
@@ -129,7 +146,8 @@ class History:
         self._owner = OwnerActor(self, self.scene.recreations)
         self.membership = Membership(self, min(self.scene.session_ms, self.scene.rebalance_ms) / 1000)
         self.watcher.membership = self.membership
-        self._keepers = [KeeperActor(self, number) for number in range(0 if kept is None else 2)]
+        self._keepers = [KeeperActor(self, number) for number in range(2 if kept or is_typed else 0)]
+        self._typing = Typing(self) if is_typed else None
         self._inserting = Inserting(self) if has_inserts else None
         self._background: list[asyncio.Task[Any]] = []
 
@@ -142,7 +160,8 @@ class History:
         catalog = SimulatedTables(self.store, self.tables)
         wal = None if self.disks is None else self.disks.wal()
         tiles = SimulatedTiles(self.objects, runtime, wal)
-        return Lake(self.store, catalog, self.objects, tiles, runtime, settings, wal)
+        schemas = NO_SCHEMAS if self._typing is None else self._typing.registry
+        return Lake(self.store, catalog, self.objects, tiles, runtime, settings, wal, schemas=schemas)
 
     def every_store(self) -> list[SimulatedObjects]:
         return [self.objects, *([] if self.disks is None else self.disks.objects.values())]
@@ -173,6 +192,7 @@ class History:
             *([FreshenerActor(self)] if self.seed % DOORS[0] == DOORS[1] else []),
             *([] if self.disks is None else [DiskActor(self, self.disks), HastyActor(self)]),
             *([] if self._inserting is None else [self._inserting.engine]),
+            *([] if self._typing is None else [self._typing]),
             *([LossActor(self)] if self.seed % LOSSES[0] == LOSSES[1] else []),
         ]
         visiting = [self._spawn(visitor.live()) for visitor in visitors]
@@ -217,6 +237,8 @@ class History:
             "I7: rows of producers never expire",
         )
         await self._until(self._is_mirrored, "I7: the Delta log does not follow the table")
+        if self._typing is not None:
+            await self._unless_violated(self._typing.finish())
 
     def _is_mirrored(self) -> bool:
         assert self.topic is not None

@@ -123,10 +123,13 @@ class SimulatedRewriter:
         compression: Any,
         keep: Keep | None = None,
         layout: Any = None,
+        change: Callable[[Any], Any] | None = None,
     ) -> list[Rewritten]:
         found = sorted([row for file in files for row in await read_rows(self._objects, file)])
         if keep is not None and found:
             found = [row for row, stays in zip(found, keep(_arrow(found)).tolist(), strict=True) if stays]
+        if change is not None:
+            found = change(found)
         groups: dict[int, list[Row]] = {}
         for row in found:
             groups.setdefault(row.partition if own_file_bytes == 1 else 0, []).append(row)

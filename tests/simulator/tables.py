@@ -18,6 +18,7 @@ from lakestream.table.view import View
 from lakestream.wal import WalStores
 from simulator.backends import SimulatedObjects
 from simulator.batches import TIMESTAMP_MS, Row, batch, rows
+from simulator.typed_rows import rebuilt, stored
 
 _ROWS = msgspec.msgpack.Decoder(list[tuple[int, int, bytes]])
 
@@ -28,6 +29,13 @@ def encode_rows(found: Iterable[Row]) -> bytes:
 
 def decode_rows(data: bytes) -> list[Row]:
     return [Row(*row) for row in _ROWS.decode(data)]
+
+
+def fetched_rows(found: list[Row], view: View) -> list[Row]:
+    """With their values, which the rows of a typed table have as columns."""
+    if not view.shape.codec:
+        return found
+    return [row._replace(value=rebuilt(row.value, view.shape)) for row in found]
 
 
 async def read_rows(objects: SimulatedObjects, file: DataFile) -> list[Row]:
@@ -77,13 +85,15 @@ class SimulatedTiles:
                         found += rows(run.data, part.partition, run.base_offset)
             if not found:
                 return TileOutcome(gaps=joined(sorted(gaps)))
+            kept, unknown = stored(found, tile)
             first = tile.slices[0]
             path = f"{tile.location}/{data_key(first.partition, last_offset(first), self._runtime.new_id())}"
-            data_bytes = encode_rows(found)
+            data_bytes = encode_rows(kept)
             await self._objects.put(path.removeprefix(self._objects.url + "/"), [data_bytes])
         except LakestreamError as error:
             return TileOutcome(error=str(error), retryable=isinstance(error, RetryableError))
-        return TileOutcome(files=(written(path, found, len(data_bytes)),), gaps=joined(sorted(gaps)))
+        files = (written(path, found, len(data_bytes)),)
+        return TileOutcome(files=files, unknown_schemas=unknown, gaps=joined(sorted(gaps)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +126,7 @@ class SimulatedHistory:
     ) -> History:
         if spare and offset % _LEFT_OUT == 0:
             return History([], offset)
-        found = await self._rows(view.files, partition, offset, end_offset)
+        found = await self._rows(view, partition, offset, end_offset)
         if not found:
             return History([], end_offset)
         taken = found[: max(1, max_bytes // 100)]
@@ -132,7 +142,7 @@ class SimulatedHistory:
         offset: int,
         end_offset: int,
     ) -> tuple[int, int] | None:
-        found = await self._rows(view.files, partition, offset, end_offset)
+        found = await self._rows(view, partition, offset, end_offset)
         return (found[0].offset, TIMESTAMP_MS) if found and timestamp_ms <= TIMESTAMP_MS else None
 
     async def newest(
@@ -143,17 +153,17 @@ class SimulatedHistory:
         end_offset: int,
         offset: int = 0,
     ) -> tuple[int, int] | None:
-        found = await self._rows(view.files, partition, offset, end_offset)
+        found = await self._rows(view, partition, offset, end_offset)
         return (found[0].offset, TIMESTAMP_MS) if found else None
 
-    async def _rows(self, files: Sequence[DataFile], partition: int, offset: int, end_offset: int) -> list[Row]:
+    async def _rows(self, view: View, partition: int, offset: int, end_offset: int) -> list[Row]:
         found: list[Row] = []
-        for file in files:
+        for file in view.files:
             if _may_hold(file, partition, offset, end_offset):
                 rows_there = await read_rows(self._objects, file)
                 found += [row for row in rows_there if row.partition == partition and offset <= row.offset < end_offset]
         found.sort()
-        return found
+        return fetched_rows(found, view)
 
 
 def _may_hold(file: DataFile, partition: int, offset: int, end_offset: int) -> bool:

@@ -24,7 +24,7 @@ from simulator.batches import Row, rows
 from simulator.leaving import Leaving
 from simulator.membership import Membership
 from simulator.policies import Policy
-from simulator.tables import decode_rows
+from simulator.tables import decode_rows, fetched_rows
 from simulator.world import Process, World, current_process, run_now
 
 
@@ -149,6 +149,10 @@ class Watcher:
         return [appended.get(value) for value in values] if shard in self._heads else []
 
     def table_rows(self, view: View) -> list[Row]:
+        return fetched_rows(self.stored_rows(view), view)
+
+    def stored_rows(self, view: View) -> list[Row]:
+        """As they are in the files."""
         return [row for file in view.files for row in self._file(file.path)]
 
     def _held(self, shard: str, partition: StreamPartition, offset: int, frontier: int) -> list[Row]:

@@ -1,18 +1,25 @@
 """What other engines see of typed rows, and what becomes of these when engines rewrite them: old and new schemas, wider
 columns, fields inside of fields."""
 
+import base64
+import json
+import math
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
 import pytest
+from confluent_kafka.schema_registry import Schema as ValueSchema
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import ForbiddenError
+from support.schemas.protobuf import message_class
 from support.schemas.typed import ORDER, TypedTopic, closing, order, typed_topic
 from support.worlds.source import Node, source_node
 
 from lakestream.cli.tables.query import connect
-from lakestream.table.shape import KIND_TYPED
+from lakestream.schemas.descriptors import compiled_descriptors
+from lakestream.table.shape import KIND_RAW, KIND_TOMBSTONE, KIND_TYPED, KIND_TYPED_AND_RAW
 
 PLACE = {"type": "record", "name": "Place", "fields": [{"name": "street", "type": "string"}]}
 DEEPER = PLACE | {"fields": [*PLACE["fields"], {"name": "number", "type": ["null", "int"], "default": None}]}  # type: ignore[misc]
@@ -127,21 +134,89 @@ def test_a_change_of_a_typed_column_is_refused(node: Node) -> None:
 def test_a_rewrite_by_spark_keeps_every_version(node: Node, spark: Any) -> None:
     with typed_topic(node, "rewritten") as topic:
         made = fill(topic)
-        lake = f"typed{next(_lakes)}"
-        for name, value in {
-            "": "org.apache.iceberg.spark.SparkCatalog",
-            ".type": "rest",
-            ".uri": node.uri,
-            ".cache-enabled": "false",
-        }.items():
-            spark.conf.set(f"spark.sql.catalog.{lake}{name}", value)
-        before = {file.path for file in topic.view().files}
-        spark.sql(
-            f"CALL {lake}.system.rewrite_data_files(table => 'default.rewritten', strategy => 'sort',"
-            " sort_order => 'item DESC', options => map('rewrite-all', 'true'))"
-        )
-        assert not before & {file.path for file in topic.view().files}
+        lake = rewrite_sorted(node, spark, topic)
         check(topic, made)
         [row] = spark.sql(f"SELECT count(id), max(place.number) FROM {lake}.default.rewritten").collect()
         numbers = [each.get("place", {}).get("number") or 0 for each in made]
         assert tuple(row) == (sum("id" in each for each in made), max(numbers))
+
+
+def rewrite_sorted(node: Node, spark: Any, topic: TypedTopic) -> str:
+    """All files, by Spark, in another order. The catalog's name."""
+    lake = f"typed{next(_lakes)}"
+    for name, value in {
+        "": "org.apache.iceberg.spark.SparkCatalog",
+        ".type": "rest",
+        ".uri": node.uri,
+        ".cache-enabled": "false",
+    }.items():
+        spark.conf.set(f"spark.sql.catalog.{lake}{name}", value)
+    before = {file.path for file in topic.view().files}
+    spark.sql(
+        f"CALL {lake}.system.rewrite_data_files(table => 'default.{topic.name}', strategy => 'sort',"
+        " sort_order => 'item DESC', options => map('rewrite-all', 'true'))"
+    )
+    assert not before & {file.path for file in topic.view().files}
+    return lake
+
+
+JSON_VALUES = [
+    b'{"id": 1, "item": "b", "price": 1.50, "at": "2024-05-01T10:11:12.5Z", "tags": {"k": "v", "l": null}}',
+    b'{"id":2,"item":"d \\u00e9","price":1e-7,"lines":[{"count":1},{"count":null},{}],"tags":{}}',
+    b'{\n  "item": "a",\n  "id": 3,\n  "lines": []\n}',
+    '{"item":"käse\U0001f9c0","id":null,"at":"1969-12-31T23:59:59.999999+02:00"}'.encode(),
+    b'{"id":5,"item":"c","unknown":[1]}',
+    b'{"id":6,"item":"c","id":6}',
+    b'{"id":7,',
+    b"{}",
+    None,
+]
+JSON_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "id": {"type": ["integer", "null"]},
+        "item": {"type": "string"},
+        "price": {"type": "number"},
+        "at": {"type": "string", "format": "date-time"},
+        "lines": {"type": "array", "items": {"type": "object", "properties": {"count": {"type": ["integer", "null"]}}}},
+        "tags": {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
+    },
+}
+PROTO_SCHEMA = """
+syntax = "proto3"; import "google/protobuf/timestamp.proto";
+message Order {
+  int64 id = 1; optional string item = 2; double price = 3; google.protobuf.Timestamp at = 4; repeated Line lines = 5;
+  map<string, sint32> tags = 6; oneof paid { string card = 7; bool cash = 8; } uint64 big = 9; bytes body = 10;
+}
+message Line { int32 count = 1; Size size = 2; repeated float grams = 3; }
+enum Size { SMALL = 0; LARGE = 7; }
+"""
+
+
+def protobuf_values() -> list[bytes | None]:
+    files = FileDescriptorSet.FromString(base64.b64decode(compiled_descriptors(PROTO_SCHEMA, ())))
+    order: Any = message_class(files, "Order")
+    lines = [{"count": 1, "size": "LARGE", "grams": [0.5, math.inf]}, {}]
+    full = {"id": -1, "item": "b", "price": 1.5, "at": {"seconds": 5, "nanos": 1000}, "lines": lines, "cash": False}
+    made = [full, full | {"item": "d", "tags": {"k": -7}, "body": b"\0\xff"}, {}, {"item": "", "big": 2**64 - 1}]
+    values = [order(**each).SerializeToString(deterministic=True) for each in made]
+    return [*values, values[0] + b"\xa0\x06\x01", b"\xff", None]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", ["json", "protobuf"])
+def test_a_rewrite_by_spark_keeps_the_bytes(node: Node, spark: Any, kind: str) -> None:
+    """Of what is columns alone, beside columns, and neither."""
+    with typed_topic(node, f"sorted_{kind}", value_format="latest") as topic:
+        text = json.dumps(JSON_SCHEMA) if kind == "json" else PROTO_SCHEMA
+        topic.registry.register_schema(f"{topic.name}-value", ValueSchema(text, kind.upper()))
+        for _ in range(3):
+            topic.produce((JSON_VALUES if kind == "json" else protobuf_values()) * 5)
+            topic.move()
+        before = topic.rows()
+        assert {row["_kind"] for row in before.values()} == {KIND_RAW, KIND_TOMBSTONE, KIND_TYPED, KIND_TYPED_AND_RAW}
+        for _ in range(2):
+            rewrite_sorted(node, spark, topic)
+            assert sorted(map(repr, topic.rows().items())) == sorted(map(repr, before.items()))
+            topic.check_fetched()

@@ -3,7 +3,19 @@
 They break the real code from outside, at its public seams, for the length of one context, and exist nowhere else.
 """
 
-from simulator.bugs import appending, coordinating, copying, inserting, keeping, losing, moving, oxia, reading, telling
+from simulator.bugs import (
+    appending,
+    coordinating,
+    copying,
+    inserting,
+    keeping,
+    losing,
+    moving,
+    oxia,
+    reading,
+    telling,
+    typing,
+)
 from simulator.bugs.registry import BUGS, seeds_for
 
 __all__ = [
@@ -19,4 +31,5 @@ __all__ = [
     "reading",
     "seeds_for",
     "telling",
+    "typing",
 ]

@@ -12,6 +12,7 @@ from simulator.inserting import INSERTS
 from simulator.losses import LOSSES
 from simulator.oxia_store import ON_OXIA
 from simulator.policies import KEPT
+from simulator.typed import TYPED
 
 Plant = Callable[[], AbstractContextManager[None]]
 BUGS: Final[dict[str, Plant]] = {}
@@ -59,6 +60,12 @@ def insert_bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[Non
 def insert_loss_bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
     """One that shows only where an engine inserts rows and the metadata store is lost."""
     _SHOWN_IN[_name(plant)] = both(INSERTS, LOSSES)
+    return bug(plant)
+
+
+def typed_bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
+    """One that shows only where the topic is typed."""
+    _SHOWN_IN[_name(plant)] = TYPED
     return bug(plant)
 
 

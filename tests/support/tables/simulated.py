@@ -87,8 +87,12 @@ class SimulatedTables:
             raise Conflict(f"{view.table} is no longer what the view shows: load it again")
         gone = {file.path for file in remove}
         kept = tuple(file for file in view.files if file.path not in gone)
+        # Columns are what the table has, whatever the view says: `evolve` changes them.
+        present = self._metadata[view.metadata_location]
         new = replace(
             view,
+            shape=present.shape,
+            last_column_id=present.last_column_id,
             snapshot_id=(view.snapshot_id or 0) + 1,
             sequence_number=view.sequence_number + 1,
             frontier=frontier,

@@ -42,13 +42,19 @@ class Replayed:
         return self.reasons.total()
 
 
-async def replay(lake: Lake, topic: Topic, told: Callable[[Replayed], None] = lambda _: None) -> Replayed:
+async def replay(
+    lake: Lake,
+    topic: Topic,
+    told: Callable[[Replayed], None] = lambda _: None,
+    *,
+    rewriter: Rewriter | None = None,
+) -> Replayed:
     """Fills what can be filled. `told` hears of every file. Raises `RequestError` for a table whose files are not ours
     to write."""
     view = await settle(lake, topic, await lake.catalog.load(topic.topic_id))
     if not is_inside(lake, view):
         raise RequestError(f"the table of {topic.name} lies outside of the bucket: its files are not ours to write")
-    files = _Files(lake, topic, Rewriter(lake.objects, max_bytes=lake.settings.max_rewrite_bytes))
+    files = _Files(lake, topic, rewriter or Rewriter(lake.objects, max_bytes=lake.settings.max_rewrite_bytes))
     for _ in range(_ROUNDS_MOST):
         wanted = [file for file in view.files if file.path not in files.seen]
         if not wanted:
