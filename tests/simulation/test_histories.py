@@ -17,6 +17,7 @@ from simulator.inserting import INSERTS
 from simulator.oxia_store import ON_OXIA
 from simulator.policies import KEPT
 from simulator.pool import explain, play
+from simulator.typed import TYPED
 
 FIRST_SEED = 1
 HISTORIES = 1_000
@@ -24,6 +25,7 @@ UPKEEP_HISTORIES = 150
 OXIA_HISTORIES = 120
 DISK_HISTORIES = 40
 INSERT_HISTORIES = 150
+TYPED_HISTORIES = 100
 
 LIMIT = 1_000
 """Histories within which every planted bug is found."""
@@ -102,6 +104,19 @@ def test_no_history_with_inserts_breaks_an_invariant() -> None:
         assert report.violation is None, explain(report)
         told += sum("engine is told" in line for line in report.trace)
     assert told > INSERT_HISTORIES / 5
+
+
+def test_no_history_of_a_typed_topic_breaks_an_invariant() -> None:
+    """Tables learn schemas while records come, and replays fill rows whose schema came late, whatever hits them."""
+    every, first = TYPED
+    trace: list[str] = []
+    for number in range(TYPED_HISTORIES):
+        report = run(first + number * every)
+        assert report.violation is None, explain(report)
+        trace += report.trace
+    filled = [line for line in trace if "replay fills" in line and "replay fills 0" not in line]
+    assert len(filled) > TYPED_HISTORIES / 10
+    assert any("replay stops short" in line for line in trace)
 
 
 def test_upkeep_happens() -> None:
