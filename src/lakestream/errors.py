@@ -28,6 +28,7 @@ LakestreamError
 │   ├── InvalidTransactionState  not in this transaction, or not in the state that it is in
 │   │   └── TransactionAbortable    the same, and the producer can go on once it has aborted
 │   ├── UnknownTransaction    no such transactional id, or it has another producer
+│   ├── InvalidTransactionTimeout  not between 1 ms and the longest that the brokers allow
 │   ├── UnknownTable          the catalog has no table of that name
 │   ├── UnknownView           the catalog has no view of that name
 │   ├── InvalidView           a definition of a view that cannot be
@@ -172,6 +173,9 @@ class TransactionAbortable(InvalidTransactionState): ...
 
 
 class UnknownTransaction(RequestError): ...
+
+
+class InvalidTransactionTimeout(RequestError): ...
 
 
 class UnknownTable(RequestError): ...

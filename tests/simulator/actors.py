@@ -105,6 +105,7 @@ class BrokerActor:
             context: Any = SimpleNamespace(
                 principal=ANONYMOUS,
                 streams=Streams(streams, ALLOW_ALL),
+                transactions=None,
                 groups=Groups(groups, ALLOW_ALL, streams.runtime.clock),
                 settings=settings,
                 version=version,

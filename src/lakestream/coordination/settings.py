@@ -34,3 +34,19 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """How often a broker looks for what has lapsed."""
     max_swept_groups: int = 1_000
     """The most groups that one look takes in; the next goes on behind them."""
+
+
+class TransactionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Transactions, by Kafka's names where it has them."""
+
+    max_timeout_ms: int = 900_000
+    """The longest time-out that a producer may ask for. Kafka's `transaction.max.timeout.ms`."""
+    sweep_interval_ms: int = 5_000
+    """How often a broker looks for transactions that are open for too long, or whose end somebody did not finish.
+    Kafka's `transaction.abort.timed.out.transaction.cleanup.interval.ms` (10 s there)."""
+    id_expiration_ms: int = 7 * 24 * 3_600_000
+    """A transactional id that nobody uses for so long is forgotten. Kafka's `transactional.id.expiration.ms`."""
+    expiration_interval_ms: int = 600_000
+    """How often a broker looks for such ids."""
+    max_swept_ids: int = 1_000
+    """The most ids that one such look takes in; the next goes on behind them."""

@@ -22,6 +22,7 @@ from lakestream.errors import (
     InvalidStream,
     InvalidTimestamp,
     InvalidTransactionState,
+    InvalidTransactionTimeout,
     LakestreamError,
     NotAuthorized,
     NotCoordinator,
@@ -72,6 +73,7 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     ProducerFenced: ErrorCode.invalid_producer_epoch,
     InvalidTransactionState: ErrorCode.invalid_txn_state,
     TransactionAbortable: ErrorCode.transaction_abortable,
+    InvalidTransactionTimeout: ErrorCode.invalid_transaction_timeout,
     UnknownTransaction: ErrorCode.invalid_producer_id_mapping,
     ConcurrentTransactions: ErrorCode.concurrent_transactions,
     RequestError: ErrorCode.invalid_request,
@@ -125,7 +127,6 @@ _GROUP_CODES: Final = {
 
 NO_AUTHORIZER: Final = "clients are not asked who they are, so there are no ACLs: everybody may do everything"
 NO_QUORUM: Final = "brokers share one metadata store: there is no quorum to change"
-NO_TRANSACTIONS: Final = "transactions are not served yet: send records without a transactional id"
 
 
 class MalformedRequest(Exception):
@@ -156,6 +157,15 @@ def coordinator_code(error: LakestreamError) -> ErrorCode:
     if isinstance(error, RetryableError):
         return ErrorCode.coordinator_not_available
     return code_of(error)
+
+
+def transaction_code(error: LakestreamError, *, knows_fenced: bool = True) -> ErrorCode:
+    """The same, for requests about transactions. Older clients know a producer that was fenced by another code."""
+    if isinstance(error, ProducerFenced) and knows_fenced:
+        return ErrorCode.producer_fenced
+    if isinstance(error, ConcurrentTransactions):
+        return ErrorCode.concurrent_transactions
+    return coordinator_code(error)
 
 
 def group_code(error: GroupError) -> ErrorCode:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from lakestream.coordination.groups import Groups
+from lakestream.coordination.transactions import Transactions
 from lakestream.kafka.allocator import keep_freed_memory
 from lakestream.kafka.apis.api import Door
 from lakestream.kafka.apis.registry import APIS
@@ -62,15 +63,21 @@ async def listen(host: str, port: int) -> Listener:
 
 
 class KafkaServer:
-    """Serves the Kafka protocol for one broker's streams. Owns the groups' coordinator from `start` to `stop`."""
+    """Serves the Kafka protocol for one broker's streams. Owns the coordinators from `start` to `stop`."""
 
     def __init__(
-        self, streams: Streams, groups: Groups, settings: KafkaSettings, metrics: KafkaMetrics | None = None
+        self,
+        streams: Streams,
+        groups: Groups,
+        transactions: Transactions,
+        settings: KafkaSettings,
+        metrics: KafkaMetrics | None = None,
     ) -> None:
         control_budget = MemoryBudget(streams.budget.limit_bytes // _CONTROL_SHARE)
         self._door = Door(
             streams,
             groups,
+            transactions,
             settings,
             APIS,
             Descriptions(),
@@ -105,6 +112,7 @@ class KafkaServer:
             )
             self._servers.append(server)
         await self._door.groups.start()
+        await self._door.transactions.start()
         self._sweeper = loop.create_task(self._sweep())
         log.info("kafka door listens on %s:%d", listener.host, self.port)
 
@@ -117,6 +125,7 @@ class KafkaServer:
             server.close()
         self._door.is_withdrawn = handover_ms > 0
         await self._door.groups.stop()
+        await self._door.transactions.stop()
         await self._closed(handover_ms)
         self._sweeper.cancel()
         with suppress(asyncio.CancelledError):

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from lakestream.coordination.settings import GroupSettings
+from lakestream.coordination.settings import GroupSettings, TransactionSettings
 
 MIB = 1024 * 1024
 
@@ -36,3 +36,4 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The most partitions one topic may be created with."""
     auto_create_topics: bool = True
     groups: GroupSettings = GroupSettings()
+    transactions: TransactionSettings = TransactionSettings()

@@ -10,6 +10,7 @@ from contextlib import suppress
 from lakestream.access import ALLOW_ALL
 from lakestream.catalog.embedded.early import EarlyViews
 from lakestream.coordination.groups import GroupCoordinator, Groups
+from lakestream.coordination.transactions import Enlister, TransactionCoordinator, Transactions
 from lakestream.kafka.server import KafkaServer, Listener, listen
 from lakestream.metadata.brokers import Broker, Brokers
 from lakestream.metadata.names.pointers import Pointers
@@ -78,6 +79,7 @@ async def _serve_as(
     stop: asyncio.Event,
 ) -> None:
     views = tables if backends.external_catalog else EarlyViews(Pointers(backends.store), tables)
+    enlister = Enlister(backends.store, backends.runtime.clock)
     engine = StreamEngine(
         broker,
         backends.store,
@@ -95,9 +97,21 @@ async def _serve_as(
     try:
         coordinator = GroupCoordinator(engine, settings.kafka.groups)
         groups = Groups(coordinator, ALLOW_ALL, backends.runtime.clock)
+        transactions = TransactionCoordinator(
+            backends.store,
+            backends.runtime.clock,
+            settings.kafka.transactions,
+            enlister,
+            engine.new_producer_id,
+        )
         schemas = TopicSchemas(make_schemas(backends), tables.value_check)
         server = KafkaServer(
-            Streams(engine, ALLOW_ALL, schemas), groups, settings.kafka, KafkaMetrics(backends.registry)
+            Streams(engine, ALLOW_ALL, schemas),
+            groups,
+            # Until logs and tables know of transactions.
+            Transactions(engine, transactions, ALLOW_ALL, settings.kafka.transactions, is_served=False),
+            settings.kafka,
+            KafkaMetrics(backends.registry),
         )
         watch_broker(backends, engine, coordinator, server, tables)
         async with monitoring(settings.monitor, backends.registry, Readiness(backends, stop.is_set)):

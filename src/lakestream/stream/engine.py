@@ -210,12 +210,15 @@ class StreamEngine:
 
     async def new_producer(self) -> tuple[int, int]:
         """A producer id that nobody else has, and its first epoch."""
+        return await self.new_producer_id(), 0
+
+    async def new_producer_id(self) -> int:
         async with self._producer_lock:
             producer_id = next(self._producer_ids, None)
             if producer_id is None:
                 self._producer_ids = iter(await reserve_producer_ids(self.store))
                 producer_id = next(self._producer_ids)
-            return producer_id, 0
+            return producer_id
 
     async def create_topic(self, name: str, partitions: int, configs: dict[str, str]) -> Topic:
         """Raises `StreamExists`, `InvalidStream`, `InvalidSetting`."""

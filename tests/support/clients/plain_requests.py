@@ -47,7 +47,10 @@ def plain_value(hint: Any, name: str, topic_id: UUID) -> Any:
 
 def fields_of(schema: type, topic_id: UUID) -> dict[str, Any]:
     hints = typing.get_type_hints(schema)
-    present = [field for field in dataclasses.fields(schema) if field.name not in ("assignments", "transactional_id")]
+    names = [field.name for field in dataclasses.fields(schema)]
+    is_optional = "transactional_id" in names and ("acks" in names or "transaction_timeout" in names)
+    left_out = ("assignments", "transactional_id") if is_optional else ("assignments",)
+    present = [field for field in dataclasses.fields(schema) if field.name not in left_out]
     values = {
         field.name: plain_value(hints[field.name], field.name, topic_id)
         for field in present
@@ -57,6 +60,6 @@ def fields_of(schema: type, topic_id: UUID) -> dict[str, Any]:
         values["assignments"] = ()
     if "cursor" in values:
         values["cursor"] = None
-    if any(field.name == "transactional_id" for field in dataclasses.fields(schema)):
+    if is_optional:
         values["transactional_id"] = None
     return values

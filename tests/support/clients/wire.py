@@ -15,7 +15,8 @@ from kio.serial import entity_reader, entity_writer
 
 from lakestream.access import ALLOW_ALL, Authorizer
 from lakestream.coordination.groups import GroupCoordinator, Groups
-from lakestream.coordination.settings import GroupSettings
+from lakestream.coordination.settings import GroupSettings, TransactionSettings
+from lakestream.coordination.transactions import Enlister, TransactionCoordinator, Transactions
 from lakestream.kafka.server import KafkaServer, listen
 from lakestream.kafka.settings import KafkaSettings
 from lakestream.schemas.checking import check_values
@@ -142,7 +143,21 @@ class Client:
 def server_of(engine: StreamEngine, settings: KafkaSettings, authorizer: Authorizer = ALLOW_ALL) -> KafkaServer:
     groups = Groups(GroupCoordinator(engine, settings.groups), authorizer, engine.runtime.clock)
     schemas = TopicSchemas(RegistrySource(engine.store), _value_check)
-    return KafkaServer(Streams(engine, authorizer, schemas), groups, settings)
+    return KafkaServer(
+        Streams(engine, authorizer, schemas),
+        groups,
+        transactions_of(engine, settings.transactions, authorizer),
+        settings,
+    )
+
+
+def transactions_of(
+    engine: StreamEngine, settings: TransactionSettings, authorizer: Authorizer = ALLOW_ALL
+) -> Transactions:
+    clock = engine.runtime.clock
+    enlister = Enlister(engine.store, clock)
+    coordinator = TransactionCoordinator(engine.store, clock, settings, enlister, engine.new_producer_id)
+    return Transactions(engine, coordinator, authorizer, settings)
 
 
 async def _value_check() -> ValueCheck:

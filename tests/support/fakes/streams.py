@@ -157,8 +157,11 @@ class FakeStreams:
         return log.start_offset
 
     async def new_producer(self) -> tuple[int, int]:
+        return await self.new_producer_id(), 0
+
+    async def new_producer_id(self) -> int:
         self._producers += 1
-        return self._producers, 0
+        return self._producers
 
     def check_profile(self, configs: Mapping[str, str]) -> None:
         return

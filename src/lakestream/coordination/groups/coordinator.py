@@ -26,6 +26,7 @@ from lakestream.coordination.groups.leases import Held
 from lakestream.coordination.groups.model import GroupError, Join, Joined, Sync, Synced
 from lakestream.coordination.groups.settling import Settler, answering, check, now_ms
 from lakestream.coordination.groups.sweeping import Sweeper
+from lakestream.coordination.groups.transactional import TransactionalCommits
 from lakestream.coordination.groups.watching import TopicWatch
 from lakestream.coordination.settings import GroupSettings
 from lakestream.errors import NotCoordinator
@@ -38,6 +39,7 @@ from lakestream.metadata.groups import (
     is_stored,
     last_holder,
     lease_holder,
+    pending_partitions,
     stored_groups,
 )
 from lakestream.model import StreamPartition
@@ -76,6 +78,7 @@ class GroupCoordinator:
         self._leases = self._settler.leases
         self._topics = TopicWatch(engine.topics)
         self.sweeper = Sweeper(engine, self._leases, settings)
+        self.transactional = TransactionalCommits(self._leases)
         self._background: list[asyncio.Task[None]] = []
 
     @property
@@ -288,6 +291,11 @@ class GroupCoordinator:
         if await self._existing(group) is None:
             return {}
         return await committed_offsets(self._store, group)
+
+    async def pending(self, group: str) -> frozenset[StreamPartition]:
+        """Those for which a transaction that has not ended has offsets. Read before the offsets themselves: whatever
+        was pending before is then in them, or still pending."""
+        return await pending_partitions(self._store, group)
 
     async def delete_offsets(
         self, group: str, wanted: Mapping[StreamPartition, str]

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from lakestream.access import CLUSTER_NAME, Authorizer, Operation, Principal, ResourceKind, allowed, check
-from lakestream.coordination.groups.commits import Offsets
+from lakestream.coordination.groups.commits import FindPending, Offsets
 from lakestream.coordination.groups.consumer.model import Beat, Beaten
 from lakestream.coordination.groups.consumer.topics import KnownTopics
 from lakestream.coordination.groups.converting import Machine
@@ -119,6 +119,25 @@ class Groups:
         return await self._coordinator.commit_found(
             group, member_id, instance_id, generation, lambda: find(self._clock.now_ms())
         )
+
+    async def commit_in_transaction(
+        self,
+        principal: Principal,
+        group: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        find: FindPending,
+    ) -> GroupError:
+        """Stores offsets as pending in a transaction, if this member may commit now. `find` asks the transaction and
+        says what they are: of topics that the caller may read."""
+        self._check(principal, Operation.READ, group)
+        return await self._coordinator.transactional.commit(group, member_id, instance_id, generation, find)
+
+    async def pending(self, principal: Principal, group: str) -> frozenset[StreamPartition]:
+        """Partitions whose offsets a transaction may be about to change. To be asked before the offsets."""
+        self._check(principal, Operation.DESCRIBE, group)
+        return await self._coordinator.pending(group)
 
     async def offsets(self, principal: Principal, group: str) -> dict[StreamPartition, CommittedOffset]:
         """Everything the group has committed. Of which topics the caller may know is for the caller of this to ask."""

@@ -74,6 +74,9 @@ class Sweeper:
             return
         contents = await read_contents(self._store, group)
         has_members = contents.state.phase != "EMPTY"
+        if contents.has_pending and not has_members:
+            # What a transaction commits counts from its end on.
+            return
         lapsed = await self.lapsed(contents, has_members=has_members)
         is_idle = not has_members and not contents.offsets.keys() - lapsed
         is_orphaned = has_members and not had
@@ -100,6 +103,8 @@ class Sweeper:
         contents = await read_contents(self._store, held.name)
         in_use = bool(machine.members or machine.pending or machine.unsaved)
         lapsed = await self.lapsed(contents, has_members=in_use)
+        if contents.has_pending:
+            in_use = True
         if not in_use and contents.is_stored and not contents.offsets.keys() - lapsed:
             log.info("group %s has neither members nor offsets that count any more: it is gone", held.name)
             try:

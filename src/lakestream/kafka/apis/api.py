@@ -7,6 +7,7 @@ from typing import Any, Union
 
 from lakestream.access import Principal
 from lakestream.coordination.groups import Groups
+from lakestream.coordination.transactions import Transactions
 from lakestream.kafka.answering import Answers, Slot
 from lakestream.kafka.receiving import Pools
 from lakestream.kafka.settings import KafkaSettings
@@ -65,6 +66,7 @@ class Door:
 
     streams: Streams
     groups: Groups
+    transactions: Transactions
     settings: KafkaSettings
     apis: Mapping[int, Api]
     descriptions: Descriptions
@@ -110,6 +112,10 @@ class Context:
     @property
     def groups(self) -> Groups:
         return self.door.groups
+
+    @property
+    def transactions(self) -> Transactions:
+        return self.door.transactions
 
     @property
     def settings(self) -> KafkaSettings:

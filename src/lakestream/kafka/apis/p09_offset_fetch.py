@@ -2,8 +2,8 @@
 
 A group's committed offsets, read from the store; -1 where there is none, which is no error. v1–v7 ask for one group,
 later versions for many. Null topics (v2+) mean all that are committed; those of deleted topics are left out. From v9 on
-a member of the newer protocol says which one it is, and in which epoch. v10 names topics by id. require_stable makes no
-difference: there are no transactions whose offsets could be pending.
+a member of the newer protocol says which one it is, and in which epoch. v10 names topics by id. With require_stable
+(v7+), UNSTABLE_OFFSET_COMMIT where a transaction that has not ended has an offset pending.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,28 +23,36 @@ from lakestream.metadata.topics.list import Topic
 from lakestream.model import StreamPartition
 from lakestream.stream import TopicKey
 
-_Offsets = Mapping[StreamPartition, CommittedOffset]
+_Offsets = Mapping[StreamPartition, CommittedOffset | None]
+"""None: one is pending."""
+_NOTHING = CommittedOffset(-1, -1, "", 0)
 
 
 async def handle(context: Context, request: Any) -> Reply:
     if context.version < 8:
-        return await _group(context, request.group_id, request.topics)
+        stable = getattr(request, "require_stable", False)
+        return await _group(context, request.group_id, request.topics, stable)
     says_member = context.version >= 9
     return {
         "groups": [
-            await _group(context, asked.group_id, asked.topics, asked if says_member else None)
+            await _group(context, asked.group_id, asked.topics, request.require_stable, asked if says_member else None)
             for asked in request.groups
         ]
     }
 
 
-async def _group(context: Context, group: str, topics: Sequence[Any] | None, member: Any = None) -> Fields:
+async def _group(
+    context: Context, group: str, topics: Sequence[Any] | None, stable: bool, member: Any = None
+) -> Fields:
     try:
         if member is not None:
             told = await context.groups.fetch_error(context.principal, group, member.member_id, member.member_epoch)
             if told is not GroupError.NONE:
                 return _failed(context, group, topics or (), group_code(told))
-        offsets = await context.groups.offsets(context.principal, group)
+        # First: what was pending before is in the offsets, then, or pending still.
+        pending = await context.groups.pending(context.principal, group) if stable else frozenset()
+        known = await context.groups.offsets(context.principal, group)
+        offsets: _Offsets = {**known, **dict.fromkeys(pending)}
         described = await (_all(context, offsets) if topics is None else _requested(context, offsets, topics))
     except LakestreamError as error:
         return _failed(context, group, topics or (), coordinator_code(error))
@@ -73,8 +81,10 @@ async def _requested(context: Context, offsets: _Offsets, topics: Sequence[Any])
             code = code_of(known)
         partitions = []
         for index in topic.partition_indexes:
-            offset = offsets.get(StreamPartition(known.topic_id, index)) if isinstance(known, Topic) else None
-            partitions.append(_none(index, code) if offset is None else _some(index, offset))
+            if isinstance(known, Topic):
+                partitions.append(_some(index, offsets.get(StreamPartition(known.topic_id, index), _NOTHING)))
+            else:
+                partitions.append(_none(index, code))
         described.append({**lookup.named(key), "partitions": partitions})
     return described
 
@@ -95,7 +105,9 @@ async def _all(context: Context, offsets: _Offsets) -> list[Fields]:
     ]
 
 
-def _some(index: int, offset: CommittedOffset) -> Fields:
+def _some(index: int, offset: CommittedOffset | None) -> Fields:
+    if offset is None:
+        return _none(index, ErrorCode.unstable_offset_commit)
     return {
         "partition_index": index,
         "committed_offset": offset.offset,

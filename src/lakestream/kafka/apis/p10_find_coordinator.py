@@ -1,22 +1,19 @@
 """FindCoordinator, v0–v6.
 
 The broker that coordinates a group: the holder of its lease if it lives, else the rendezvous choice
-over the live brokers. Many keys at once from v4 on. Transactional ids (type 1) are refused until transactions exist,
-with TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the one code at which every client gives up at once. Share groups (type 2)
-have no coordinator yet: COORDINATOR_NOT_AVAILABLE; any other type is INVALID_REQUEST.
+over the live brokers. Many keys at once from v4 on. Of a transactional id (type 1) the broker that is asked: any may
+coordinate it. Share groups (type 2) have no coordinator yet: COORDINATOR_NOT_AVAILABLE; any other type is
+INVALID_REQUEST.
 """
 
-import logging
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from lakestream.errors import LakestreamError
 from lakestream.kafka.apis.api import Context, Reply, api
-from lakestream.kafka.errors import NO_TRANSACTIONS, coordinator_code
+from lakestream.kafka.errors import coordinator_code
 from lakestream.kafka.wire.writing import Fields
-
-log = logging.getLogger(__name__)
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
@@ -31,15 +28,13 @@ async def handle(context: Context, request: Any) -> Reply:
 
 
 async def _find(context: Context, key: str, key_type: int) -> Fields:
-    if key_type == _TRANSACTION:
-        log.warning("transactional id %r refused: %s", key, NO_TRANSACTIONS)
-        return _nobody(key, ErrorCode.transactional_id_authorization_failed, NO_TRANSACTIONS)
     if key_type == _SHARE:
         return _nobody(key, ErrorCode.coordinator_not_available, "share groups are not served yet")
-    if key_type != _GROUP:
+    if key_type not in (_GROUP, _TRANSACTION):
         return _nobody(key, ErrorCode.invalid_request, f"{key_type} is not a type of key")
+    coordinators = context.transactions if key_type == _TRANSACTION else context.groups
     try:
-        broker = await context.groups.find(context.principal, key)
+        broker = await coordinators.find(context.principal, key)
     except LakestreamError as error:
         return _nobody(key, coordinator_code(error), str(error))
     return {

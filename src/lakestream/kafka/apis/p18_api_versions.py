@@ -2,7 +2,8 @@
 
 Which APIs are served, in which versions; the answer is made from the registration lines. A version that is
 not served is answered as v0 with UNSUPPORTED_VERSION and the ranges, so that any client can step down.
-From v3 on, a client names its software; a name outside [a-zA-Z0-9.-] is INVALID_REQUEST.
+From v3 on, the answer tells the features of the cluster, and a client names its software; a name outside
+[a-zA-Z0-9.-] is INVALID_REQUEST.
 """
 
 import re
@@ -14,6 +15,11 @@ from lakestream.kafka.apis.api import Context, Door, Reply, api
 from lakestream.kafka.wire.writing import Fields
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+FEATURES: Final = {"transaction.version": (0, 2)}
+"""By Kafka's names, with the lowest and the highest level. All are at the highest, always: clients ask whether they
+may leave AddPartitionsToTxn out and go on in another epoch after each transaction."""
 
 
 async def handle(context: Context, request: Any) -> Reply:
@@ -32,7 +38,16 @@ def _ranges(door: Door) -> Fields:
         "api_keys": [
             {"api_key": key, "min_version": served.announced_from, "max_version": served.max_version}
             for key, served in sorted(door.apis.items())
-        ]
+        ],
+        "supported_features": [
+            {"name": name, "min_version": lowest, "max_version": highest}
+            for name, (lowest, highest) in FEATURES.items()
+        ],
+        "finalized_features_epoch": 0,
+        "finalized_features": [
+            {"name": name, "min_version_level": highest, "max_version_level": highest}
+            for name, (_, highest) in FEATURES.items()
+        ],
     }
 
 

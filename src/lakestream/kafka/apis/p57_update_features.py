@@ -1,6 +1,6 @@
 """UpdateFeatures, v0–v2.
 
-A cluster has no features whose versions are agreed on: every format here has its own version. Whatever is to be updated
+Features are at their highest level, always: every format here has its own version. Whatever is to be updated
 is INVALID_UPDATE_VERSION, as Kafka says of a feature that it does not have.
 """
 
@@ -23,7 +23,7 @@ async def handle(context: Context, request: Any) -> Reply:
     else:
         if request.feature_updates:
             code = ErrorCode.invalid_update_version
-            message = f"this cluster has no feature {request.feature_updates[0].feature}"
+            message = f"the level of feature {request.feature_updates[0].feature} cannot be changed"
     return {"error_code": code, "error_message": message, "results": ()}
 
 

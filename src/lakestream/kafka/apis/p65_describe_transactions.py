@@ -1,28 +1,56 @@
 """DescribeTransactions, v0.
 
-There are none yet: of any transactional id, TRANSACTIONAL_ID_NOT_FOUND.
+A transactional id's state, and the partitions of its transaction as long as that is open or being ended: those of
+topics that the caller may describe. Any broker tells it.
 """
 
+import asyncio
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from lakestream.access import Operation
+from lakestream.coordination.transactions import STATE_NAMES
 from lakestream.errors import LakestreamError
 from lakestream.kafka.apis.api import Context, Reply, api
-from lakestream.kafka.errors import code_of
+from lakestream.kafka.errors import transaction_code
 from lakestream.kafka.wire.writing import Fields
+from lakestream.metadata.topics.list import Topic
 
 
 async def handle(context: Context, request: Any) -> Reply:
-    return {"transaction_states": [_state(context, each) for each in dict.fromkeys(request.transactional_ids)]}
+    asked = list(dict.fromkeys(request.transactional_ids))
+    return {"transaction_states": await asyncio.gather(*(_state(context, each) for each in asked))}
 
 
-def _state(context: Context, transactional_id: str) -> Fields:
-    code = ErrorCode.transactional_id_not_found if transactional_id else ErrorCode.invalid_request
+async def _state(context: Context, transactional_id: str) -> Fields:
     try:
-        context.streams.cluster.check_transactional_id(context.principal, transactional_id)
+        described = await context.transactions.describe(context.principal, transactional_id)
+        if not transactional_id:
+            return _unknown(transactional_id, ErrorCode.invalid_request)
+        if described is None:
+            return _unknown(transactional_id, ErrorCode.transactional_id_not_found)
+        state, topics = described
+        found = await context.streams.find(context.principal, Operation.DESCRIBE, topics)
     except LakestreamError as error:
-        code = code_of(error)
+        return _unknown(transactional_id, transaction_code(error))
+    return {
+        "error_code": ErrorCode.none,
+        "transactional_id": transactional_id,
+        "transaction_state": STATE_NAMES[state.phase],
+        "transaction_timeout": state.timeout_ms,
+        "transaction_start_time": state.started_ms,
+        "producer_id": state.producer_id,
+        "producer_epoch": state.epoch,
+        "topics": [
+            {"topic": topic.name, "partitions": topics[topic.topic_id]}
+            for topic in found.values()
+            if isinstance(topic, Topic)
+        ],
+    }
+
+
+def _unknown(transactional_id: str, code: ErrorCode) -> Fields:
     return {
         "error_code": code,
         "transactional_id": transactional_id,

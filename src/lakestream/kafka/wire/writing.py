@@ -2,7 +2,7 @@
 
 What is written is a mapping of the fields that any version has; each version's writer, made once from its schema,
 picks its own. Neighbouring fields of fixed size are packed in one go, record bytes are never touched. Times are in
-milliseconds. Tagged fields stay at their defaults: no answer of ours needs one.
+milliseconds. Tagged fields that are not mentioned are left out.
 """
 
 import dataclasses
@@ -85,8 +85,11 @@ def writer(kind: Any) -> Step:
     steps: list[Step] = []
     fixed: list[tuple[str, str, Any]] = []
     hints = typing.get_type_hints(kind)
+    tagged: list[tuple[int, str, _Put]] = []
     for field in dataclasses.fields(kind):
         if "tag" in field.metadata:
+            put = _put(hints[field.name], field.metadata.get("kafka_type"), kind.__flexible__)
+            tagged.append((field.metadata["tag"], field.name, put))
             continue
         missing = field.default is dataclasses.MISSING
         default = _IMPLIED.get(field.name, field.default if not missing else dataclasses.MISSING)
@@ -99,10 +102,12 @@ def writer(kind: Any) -> Step:
             steps.append(_packed(fixed))
             fixed = []
         steps.append(_field(field.name, default, _put(hint, field.metadata.get("kafka_type"), kind.__flexible__)))
-    if kind.__flexible__:
+    if kind.__flexible__ and not tagged:
         fixed.append(("", "b", 0))
     if fixed:
         steps.append(_packed(fixed))
+    if tagged:
+        steps.append(_tagged(sorted(tagged)))
     return steps[0] if len(steps) == 1 else _sequence(tuple(steps))
 
 
@@ -136,6 +141,20 @@ def _packed(fixed: Sequence[tuple[str, str, Any]]) -> Step:
 
     def write(sink: Sink, fields: Fields) -> None:
         sink.tail += pack(*[fields.get(name, default) for name, default in named])
+
+    return write
+
+
+def _tagged(tagged: Sequence[tuple[int, str, _Put]]) -> Step:
+    """How many are there, and each with its tag and its size."""
+
+    def write(sink: Sink, fields: Fields) -> None:
+        present = [(tag, put, fields[name]) for tag, name, put in tagged if name in fields]
+        sink.tail += varint(len(present))
+        for tag, put, value in present:
+            inner = Sink()
+            put(inner, value)
+            sink.tail += varint(tag) + varint(len(inner.tail) - _SIZE.size) + inner.tail[_SIZE.size :]
 
     return write
 

@@ -12,6 +12,7 @@ from lakestream.metadata.groups.model import (
     StoredPartitions,
     lease_address,
 )
+from lakestream.metadata.groups.pending import PendingOffsets, end_in_group, pending_partitions
 from lakestream.metadata.groups.reading import (
     Contents,
     committed_offsets,
@@ -30,6 +31,7 @@ __all__ = [
     "GroupRows",
     "GroupState",
     "Kind",
+    "PendingOffsets",
     "Phase",
     "StaleGeneration",
     "StoredConsumer",
@@ -37,11 +39,13 @@ __all__ = [
     "StoredMember",
     "StoredPartitions",
     "committed_offsets",
+    "end_in_group",
     "is_stored",
     "last_holder",
     "lease_address",
     "lease_holder",
     "names_from",
+    "pending_partitions",
     "read_contents",
     "stored_groups",
 ]

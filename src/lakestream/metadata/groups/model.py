@@ -16,8 +16,10 @@ CLAIM: Final = "claim"
 MEMBERS: Final = ("m/", "n0")
 """Range of all members' keys, `m/` of the classic and `n/` of the newer protocol ("0" is the character after "/")."""
 OFFSETS: Final = ("o/", "o0")
+PENDING: Final = ("p/", "p0")
+"""Offsets of transactions that have not ended."""
 STORED: Final = ("m/", "statf")
-"""Range of members, offsets and state: what tells a group from a name that somebody only asked for."""
+"""Range of members, offsets, pending offsets and state: what tells a group from a name that somebody only asked for."""
 GROUPS: Final = ("group/", "group0")
 """Range of all groups' shards."""
 
@@ -92,12 +94,17 @@ class StoredGroup(NamedTuple):
 
 
 class CommittedOffset(msgspec.Struct, frozen=True, array_like=True):
-    """The next offset to read, as a consumer committed it."""
+    """The next offset to read, as a consumer committed it. `turn`: of one that a transaction committed the version of
+    the row in which it was pending, by which it comes before or after other commits. 0: the row's own version says it.
+    """
+
+    stored_format: ClassVar[int] = 3
 
     offset: int
     leader_epoch: int
     metadata: str
     committed_ms: int
+    turn: int = 0
 
 
 def lease_address(group: str) -> Address:

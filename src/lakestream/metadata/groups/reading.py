@@ -9,6 +9,7 @@ from lakestream.metadata.groups.model import (
     GROUPS,
     LEASE,
     OFFSETS,
+    PENDING,
     STATE,
     STORED,
     CommittedOffset,
@@ -46,16 +47,19 @@ class Contents(NamedTuple):
     offsets: Mapping[StreamPartition, CommittedOffset]
     is_stored: bool
     """False: only a claim or a lapsed lease is left."""
+    has_pending: bool
+    """A transaction that has not ended has offsets for it."""
 
 
 async def read_contents(store: Store, group: str) -> Contents:
     shard = shard_of(group)
-    [state], offsets, stored = await asyncio.gather(
+    [state], offsets, stored, pending = await asyncio.gather(
         store.get([Address(shard, STATE)]),
         committed_offsets(store, group),
         is_stored(store, group),
+        store.range(shard, *PENDING, limit=1),
     )
-    return Contents(_decoded(state, shard), offsets, stored)
+    return Contents(_decoded(state, shard), offsets, stored, bool(pending))
 
 
 async def is_stored(store: Store, group: str) -> bool:

@@ -4,14 +4,15 @@ The group's lease is a key of the same shard, and every write checks the lease's
 a coordinator that was replaced changes nothing. Offset commits of a group's
 members check the state's version too, so one that belongs to an earlier generation is
 refused by the store itself, however late it arrives. Every write also checks the group's
-claim, a row that each commit rewrites: a commit whose reply was lost cannot land after a later
-one, nor anything of an earlier claim, even if the broker has come back to the group under the same lease.
+claim, a row that each commit rewrites, and each end of a transaction in the group: a commit whose reply was lost cannot
+land after a later one, nor anything of an earlier claim, even if the broker has come back to the group under the same
+lease.
 
 When nothing else is left of a group, its claim goes together with its lease. Versions are never given twice, so a write
 that checks a token which is gone can never land, whoever takes the name next.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from lakestream.errors import NotCoordinator
@@ -21,6 +22,7 @@ from lakestream.metadata.groups.model import (
     LEASE,
     MEMBERS,
     OFFSETS,
+    PENDING,
     STATE,
     STORED,
     CommittedOffset,
@@ -33,6 +35,7 @@ from lakestream.metadata.groups.model import (
     offset_key,
     shard_of,
 )
+from lakestream.metadata.groups.pending import PendingOffsets, pending_rows
 from lakestream.metadata.store import ABSENT, Address, Applied, Entry, Outcome, Refused, Store, Transaction
 from lakestream.model import StreamPartition
 
@@ -104,22 +107,38 @@ class GroupRows:
         self._versions[STATE] = outcome.version
         self._members = wanted
 
-    async def commit(self, offsets: Mapping[StreamPartition, CommittedOffset]) -> None:
-        """All or none. Raises `StaleGeneration` if another generation was saved meanwhile."""
+    async def commit(
+        self,
+        offsets: Mapping[StreamPartition, CommittedOffset],
+        find_pending: Callable[[], Awaitable[Iterable[PendingOffsets]]] | None = None,
+    ) -> None:
+        """All or none. Raises `StaleGeneration` if another generation was saved meanwhile. `find_pending` says which
+        offsets transactions that are open have pending: asked again whenever a transaction has ended in the group."""
         keyed = ((offset_key(partition), offset) for partition, offset in offsets.items())
-        await self._write_under_claim({key: codec.encode(offset, self._address(key)) for key, offset in keyed})
+        rows = {key: codec.encode(offset, self._address(key)) for key, offset in keyed}
+        await self._write_under_claim(rows, find_pending=find_pending)
 
     async def drop_offsets(self, partitions: Collection[StreamPartition]) -> None:
         """Forgets what was committed there. Idempotent."""
         await self._write_under_claim({}, [offset_key(partition) for partition in partitions])
 
-    async def _write_under_claim(self, rows: Mapping[str, bytes], deletes: Sequence[str] = ()) -> None:
+    async def _write_under_claim(
+        self,
+        rows: Mapping[str, bytes],
+        deletes: Sequence[str] = (),
+        find_pending: Callable[[], Awaitable[Iterable[PendingOffsets]]] | None = None,
+    ) -> None:
         rows = {**rows, CLAIM: codec.encode(self._claim, self._address(CLAIM))}
-        while not isinstance(outcome := await self._write(rows, deletes), Applied):
+        while True:
+            # Asked after the claim's version was learned: a transaction that ends in the group rewrites the claim.
+            pending = {} if find_pending is None else pending_rows(self._group, await find_pending())
+            outcome = await self._write({**rows, **pending}, deletes)
+            if isinstance(outcome, Applied):
+                self._versions[CLAIM] = outcome.version
+                return
             if STATE in outcome.current and self._generation_of(outcome.current[STATE]) != self._generation:
                 raise StaleGeneration(self._group)
             self._learn(outcome)
-        self._versions[CLAIM] = outcome.version
 
     def _generation_of(self, entry: Entry | None) -> int | None:
         return None if entry is None else codec.decode(entry.value, GroupState, self._address(STATE)).generation
@@ -128,7 +147,9 @@ class GroupRows:
         """Forgets the group, and with it claim and lease: whatever is on its way checks the lease's token, which nobody
         is ever given again. A group of that name begins at generation 1 again; ids of members are never given twice, so
         no old one passes for a new."""
-        while not isinstance(outcome := await self._write({}, [STATE, CLAIM, LEASE], [MEMBERS, OFFSETS]), Applied):
+        while not isinstance(
+            outcome := await self._write({}, [STATE, CLAIM, LEASE], [MEMBERS, OFFSETS, PENDING]), Applied
+        ):
             self._learn(outcome)
 
     async def forget_unused(self) -> None:

@@ -278,7 +278,7 @@ def test_producer_ids() -> None:
         first, second = [await client.ask(22, 5, request) for _ in range(2)]
         assert first.producer_id != second.producer_id
         assert first.producer_epoch == 0
-        refused = await client.ask(22, 5, request | {"transactional_id": "tx"})
-        assert (refused.error_code, refused.producer_id) == (ErrorCode.transactional_id_authorization_failed, -1)
+        refused = await client.ask(22, 5, request | {"producer_id": 7})
+        assert (refused.error_code, refused.producer_id) == (ErrorCode.invalid_request, -1)
 
     with_door(test)
