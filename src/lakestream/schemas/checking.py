@@ -1,5 +1,6 @@
 """Values of a batch decoded by the schemas that they name, before the batch is taken: for topics whose
-`lakestream.schema.validation` is `full`. A schema is tried as a table's only one, so that no other is in its way."""
+`lakestream.schema.validation` is `full`; of JSON also by the rules that a schema has beside types. A schema is tried as
+a table's only one, so that no other is in its way."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -12,8 +13,10 @@ import pyarrow as pa
 from lakestream.errors import InvalidRecords
 from lakestream.records import Arena, Binary, Columns, Run, decode
 from lakestream.records.framing import framed_ids
+from lakestream.records.layout import FRAME_BYTES
 from lakestream.records.native import Buffer
 from lakestream.schemas.codecs import install
+from lakestream.schemas.constraints import rules_of
 from lakestream.schemas.shapes import with_schema
 from lakestream.table.parquet.arrow import binary_array
 from lakestream.table.parquet.codec import decoded, explained
@@ -77,7 +80,13 @@ def _faults(columns: Columns, schemas: Mapping[int, ValueSchema], explained_most
 def _is_decoded(values: pa.Array, schema: ValueSchema) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     shape = _shape_of(schema)
     found = None if shape.schemas[0].trouble else decoded(shape, values)
-    return np.zeros(len(values), np.bool_) if found is None else found.is_typed
+    if found is None:
+        return np.zeros(len(values), np.bool_)
+    rules = rules_of(schema)
+    if rules is None:
+        return found.is_typed
+    keep = zip(found.is_typed.tolist(), values, strict=True)
+    return np.array([typed and rules.are_kept(value.as_py()[FRAME_BYTES:]) for typed, value in keep], np.bool_)
 
 
 def _explanation(value: bytes, schema: ValueSchema) -> str:
@@ -87,7 +96,15 @@ def _explanation(value: bytes, schema: ValueSchema) -> str:
             f"schema {schema.schema_id} cannot be used to decode values: {trouble}. With"
             " lakestream.schema.validation=id the topic would take them"
         )
+    rules = rules_of(schema)
+    if rules is not None and _is_decoded_alone(value, shape):
+        return f"the value breaks a rule of schema {schema.schema_id}: {rules.broken(value[FRAME_BYTES:])}"
     return f"the value does not decode: {explained(shape, value)}"
+
+
+def _is_decoded_alone(value: bytes, shape: TableShape) -> bool:
+    found = decoded(shape, pa.array([value], pa.binary()))
+    return found is not None and bool(found.is_typed[0])
 
 
 def _value(values: Binary, row: int) -> bytes:

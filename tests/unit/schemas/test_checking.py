@@ -83,3 +83,51 @@ def test_exactly_what_the_codec_decodes_is_taken(data: st.DataObject, typed: Any
     run = batch(*good, bad)
     assert set(faults(run, known)) <= {len(good)}
     assert [record.value for record in parse([run])][-1] == bad
+
+
+RULES = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer", "minimum": 1},
+        "code": {"type": "string", "pattern": "^[a-z]{2,3}$"},
+        "kind": {"enum": ["a", "b"]},
+        "tags": {"type": "array", "items": {"type": "string"}, "uniqueItems": True, "maxItems": 2},
+        "other": {"$ref": "other.json"},
+    },
+    "required": ["id"],
+    "additionalProperties": False,
+}
+OTHER = {"type": "object", "properties": {"x": {"type": "number", "exclusiveMaximum": 5}}}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"id": 1, "code": "ab", "kind": "a", "tags": ["x", "y"], "other": {"x": 4.5}}', ""),
+        ("{}", '"id" is a required property'),
+        ('{"id": 0}', "at /id: 0 is less than the minimum of 1"),
+        ('{"id": 1, "code": "AB"}', "at /code: "),
+        ('{"id": 1, "kind": "c"}', "at /kind: "),
+        ('{"id": 1, "tags": ["x", "x"]}', "at /tags: "),
+        ('{"id": 1, "tags": ["x", "y", "z"]}', "at /tags: "),
+        ('{"id": 1, "other": {"x": 5}}', "at /other/x: "),
+        ('{"id": 1, "more": 1}', "'more'"),
+        ('{"id": "1"}', "the value does not decode"),
+    ],
+)
+def test_rules_of_a_json_schema_hold(text: str, told: str) -> None:
+    schema = ValueSchema(7, json.dumps(RULES), (("other.json", json.dumps(OTHER)),), format="JSON")
+    found = faults(batch(framed(7, text.encode())), {7: schema})
+    assert len(found) == bool(told)
+    assert told in found.get(0, "")
+
+
+def test_a_schema_that_the_library_does_not_take_is_its_types() -> None:
+    """Draft 3, say. Nothing is fetched for it, either."""
+    third = {
+        "$schema": "http://json-schema.org/draft-03/schema#",
+        "type": "object",
+        "properties": {"a": {"minimum": 3}},
+    }
+    schema = ValueSchema(7, json.dumps(third), format="JSON")
+    assert faults(batch(framed(7, b'{"a": 1}')), {7: schema}) == {}
