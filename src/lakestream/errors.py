@@ -49,6 +49,7 @@ LakestreamError
 │   │   └── RegistryUnavailable  the schema registry does not answer; nothing was written
 │   ├── Overloaded            a memory budget is spent
 │   ├── PredecessorAwaited    an earlier batch of this producer is not in the log yet
+│   ├── NotVerified           whether the records may enter their transaction could not be learned
 │   ├── ConcurrentTransactions  the producer's transaction before has not ended everywhere yet
 │   └── Conflict              somebody else changed it first: load again and retry
 ├── NotCoordinator          another broker holds this group's lease
@@ -264,6 +265,9 @@ class Overloaded(RetryableError): ...
 
 
 class PredecessorAwaited(RetryableError): ...
+
+
+class NotVerified(RetryableError): ...
 
 
 class ConcurrentTransactions(RetryableError): ...

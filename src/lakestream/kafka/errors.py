@@ -26,6 +26,7 @@ from lakestream.errors import (
     LakestreamError,
     NotAuthorized,
     NotCoordinator,
+    NotVerified,
     OffsetOutOfRange,
     Overloaded,
     PredecessorAwaited,
@@ -80,6 +81,7 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     # Nothing was written and the client should come back: every producer retries this code.
     Overloaded: ErrorCode.not_enough_replicas,
     RegistryUnavailable: ErrorCode.not_enough_replicas,
+    NotVerified: ErrorCode.not_enough_replicas,
     # Every client sends such batches again in their order and in the same epoch, and counts no retry.
     PredecessorAwaited: ErrorCode.not_leader_or_follower,
     Conflict: ErrorCode.request_timed_out,

@@ -1,5 +1,7 @@
 """What every front door calls: append, fetch, offsets, topics. No wire format is known here."""
 
+from lakestream.metadata.log.enlistment import InTransaction
+from lakestream.metadata.log.transactions import AbortedRange
 from lakestream.stream.appending.flush import Appended
 from lakestream.stream.budget import MemoryBudget
 from lakestream.stream.fetching.fetch import Fetched, FetchPartition
@@ -14,12 +16,14 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "MAX_TIMESTAMP",
+    "AbortedRange",
     "AppendOutcome",
     "Appended",
     "FetchPartition",
     "FetchRequest",
     "Fetched",
     "FoundTopics",
+    "InTransaction",
     "KnownProducer",
     "MemoryBudget",
     "OffsetAt",

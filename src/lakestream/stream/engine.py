@@ -17,6 +17,7 @@ from lakestream.frontier.settings import NO_DISKS, DiskSettings
 from lakestream.metadata.brokers import Broker, Brokers
 from lakestream.metadata.counters import cluster_id, reserve_producer_ids
 from lakestream.metadata.feed import Touches
+from lakestream.metadata.log.enlistment import Enlistment, InTransaction
 from lakestream.metadata.log.head import Extent
 from lakestream.metadata.log.partition import advance_log_start
 from lakestream.metadata.names.pointers import Pointers
@@ -76,8 +77,10 @@ class StreamEngine:
         wal: WalStores | None = None,
         disk: DiskSettings = NO_DISKS,
         has_external_catalog: bool = False,
+        enlistment: Enlistment | None = None,
     ) -> None:
-        """`wal`: the bucket and the disk stores; None: the bucket alone."""
+        """`wal`: the bucket and the disk stores; None: the bucket alone. `enlistment`: None where transactions are not
+        served."""
         self.broker = broker
         self.store = store
         self.runtime = runtime
@@ -90,6 +93,7 @@ class StreamEngine:
         self.cluster_id = ""
         self.bucket_url = objects.url
         self.has_external_catalog = has_external_catalog
+        self.serves_transactions = enlistment is not None
         self.appended_records = self.appended_bytes = 0
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._catalog = catalog
@@ -106,7 +110,9 @@ class StreamEngine:
         self._disks = None if wal is None else DiskKeeper(broker, store, wal, self.topics, self.brokers, runtime, disk)
 
         def lane(writer: WalWriter, pace: Pace) -> Appender:
-            return Appender(store, writer, pace, runtime, settings, self._on_committed, self._on_gone, metrics)
+            return Appender(
+                store, writer, pace, runtime, settings, self._on_committed, self._on_gone, metrics, enlistment
+            )
 
         bucket = BucketWriter(objects)
         to_disks: WalWriter | None = bucket if objects.url.startswith(LOCAL) else None
@@ -164,15 +170,21 @@ class StreamEngine:
         return []
 
     def append(
-        self, partition: StreamPartition, run: Buffer, batch: BatchInfo | None = None, *, disk: bool = False
+        self,
+        partition: StreamPartition,
+        run: Buffer,
+        batch: BatchInfo | None = None,
+        transaction: InTransaction | None = None,
+        *,
+        disk: bool = False,
     ) -> "asyncio.Future[Appended]":
         """Takes one partition's record batch in at once; the future ends when it is committed. `disk`: the topic has
-        that profile.
+        that profile. `transaction`: to which the batch says it belongs.
 
         The order of calls is the order in the log. `run` must not change afterwards. `batch`: what `take` has said of
         it, by whoever knows the topic's settings and checks off the event loop; None: it is checked here, as if the
         topic had none."""
-        appended = self._lanes.append(partition, run, batch, disk=disk)
+        appended = self._lanes.append(partition, run, batch, transaction, disk=disk)
         if batch is not None and batch.attributes & APPEND_TIME_BIT:
             return asyncio.ensure_future(self._first_time(partition, appended))
         return appended
@@ -194,9 +206,10 @@ class StreamEngine:
         """In the order of the requests. Errors are per partition."""
         return await self._fetcher.fetch(requests, min_bytes=min_bytes, max_bytes=max_bytes, max_wait_ms=max_wait_ms)
 
-    async def list_offset(self, partition: StreamPartition, timestamp_ms: int) -> OffsetAt:
-        """EARLIEST, LATEST, MAX_TIMESTAMP, or the first record at or after a time. Linearizable."""
-        return await self._offsets.find(partition, timestamp_ms)
+    async def list_offset(self, partition: StreamPartition, timestamp_ms: int, *, committed: bool = False) -> OffsetAt:
+        """EARLIEST, LATEST, MAX_TIMESTAMP, or the first record at or after a time. Linearizable. `committed`: below the
+        last stable offset."""
+        return await self._offsets.find(partition, timestamp_ms, committed=committed)
 
     async def delete_records(self, partition: StreamPartition, offset: int | None) -> int:
         """Everything below the offset (None: all there is) leaves the stream, for good; the log start that holds now.

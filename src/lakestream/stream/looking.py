@@ -49,6 +49,8 @@ async def known_producers(store: Store, partition: StreamPartition) -> list[Know
                 state.epoch,
                 -1 if last is None else last.last_sequence,
                 -1 if last is None else last.max_timestamp_ms,
+                -1 if state.open is None else state.open.first_offset,
+                state.coordinator_epoch,
             )
         )
     return found

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from lakestream.access import Authorizer, Operation, Principal, ResourceKind, check, denied
 from lakestream.errors import (
     LakestreamError,
+    NotAuthorized,
     OffsetOutOfRange,
     RecordsKept,
     RegistryUnavailable,
@@ -23,10 +24,12 @@ from lakestream.errors import (
     UnsupportedCodec,
 )
 from lakestream.metadata.brokers import Broker
+from lakestream.metadata.log.enlistment import InTransaction
 from lakestream.metadata.topics.list import Topic
 from lakestream.metadata.topics.options import batch_rules, is_disk
 from lakestream.model import StreamPartition
 from lakestream.records.compression import ZSTD
+from lakestream.records.layout import TRANSACTIONAL_BIT
 from lakestream.schemas.registry.source import RegistrySource
 from lakestream.stream.appending.checking import Checked, ReceivedBatch, check_all, check_small
 from lakestream.stream.appending.flush import Appended
@@ -49,6 +52,7 @@ class _Ready(NamedTuple):
     partition: StreamPartition
     batch: ReceivedBatch
     disk: bool
+    transaction: InTransaction | None
 
 
 class BrokerFacts(NamedTuple):
@@ -74,6 +78,11 @@ class Streams:
     def budget(self) -> MemoryBudget:
         """For requests that bring records."""
         return self._engine.budget
+
+    @property
+    def serves_transactions(self) -> bool:
+        """Whether records of transactions are taken."""
+        return self._engine.serves_transactions
 
     @property
     def cluster_id(self) -> str:
@@ -113,8 +122,20 @@ class Streams:
 
         At once if the topics are known and little has to be checked, else a coroutine. The order in which batches are
         taken in is their order in the log: who wants an order between two calls awaits the first."""
+        denial = self._denied_transaction(principal, batches)
+        if denial is not None:
+            return [denial for _ in batches]
         found = self._rights.cached(principal, Operation.WRITE, ((each.topic, each.partition) for each in batches))
         return self._look_up(principal, batches) if found is None else self._append(batches, found)
+
+    def _denied_transaction(self, principal: Principal, batches: Sequence[ProducedBatch]) -> NotAuthorized | None:
+        """As in Kafka, nothing is written then."""
+        for batch in batches:
+            if batch.transaction is not None:
+                name, kind = batch.transaction.transactional_id, ResourceKind.TRANSACTIONAL_ID
+                if not self._authorizer.allows(principal, Operation.WRITE, kind, name):
+                    return denied(principal, Operation.WRITE, kind, name)
+        return None
 
     async def _look_up(self, principal: Principal, batches: Sequence[ProducedBatch]) -> list[AppendOutcome]:
         try:
@@ -147,7 +168,10 @@ class Streams:
             rules = batch_rules(topic.configs, self._engine.max_batch_bytes)
         except RequestError as error:
             return error
-        return _Ready(topic, partition, self._schemas.received(topic, batch.run, rules), is_disk(topic.configs))
+        if batch.transaction is not None and self.serves_transactions:
+            rules = replace(rules, transactional=True)
+        received = self._schemas.received(topic, batch.run, rules)
+        return _Ready(topic, partition, received, is_disk(topic.configs), batch.transaction)
 
     async def _check_off_loop(
         self, asked: Sequence[_Ready | LakestreamError], received: Sequence[ReceivedBatch], now_ms: int
@@ -185,7 +209,8 @@ class Streams:
                 outcomes.append(verdict)
             else:
                 assert isinstance(each, _Ready)
-                appended = self._engine.append(each.partition, verdict.run, verdict.batch, disk=each.disk)
+                transaction = each.transaction if verdict.batch.attributes & TRANSACTIONAL_BIT else None
+                appended = self._engine.append(each.partition, verdict.run, verdict.batch, transaction, disk=each.disk)
                 outcomes.append(appended)
         return outcomes
 
@@ -229,7 +254,7 @@ class Streams:
             if isinstance(partition, LakestreamError):
                 return partition
             try:
-                return await self._engine.list_offset(partition, query.timestamp_ms)
+                return await self._engine.list_offset(partition, query.timestamp_ms, committed=query.committed)
             except LakestreamError as error:
                 self._forget_if_gone(partition, error)
                 return error
@@ -288,4 +313,4 @@ def _fetched_partition(request: FetchRequest, topic: Topic | LakestreamError) ->
     compression = topic.options.compression
     if compression is not None and compression.codec == ZSTD and not request.takes_zstd:
         return UnsupportedCodec(f"topic {topic.name} is served in zstd, which this client does not know")
-    return FetchPartition(partition, request.offset, request.max_bytes, compression)
+    return FetchPartition(partition, request.offset, request.max_bytes, compression, request.committed)

@@ -121,11 +121,11 @@ def missing_object_taken_for_a_gap() -> Iterator[None]:
     real, current = fetch.Fetcher.read_extents, views.ViewCache.current
     first: WeakKeyDictionary[views.ViewCache, dict[UUID, View]] = WeakKeyDictionary()
 
-    async def read(self: Any, tail: Any, partition: Any, offset: int, budget_bytes: int, *, at_least_one: bool) -> Any:
+    async def read(self: Any, tail: Any, request: Any, offset: int, budget_bytes: int, *, at_least_one: bool) -> Any:
         following = tail.extents_from(offset)
         if following and following[0].base_offset > offset:
             offset = following[0].base_offset
-        return await real(self, tail, partition, offset, budget_bytes, at_least_one=at_least_one)
+        return await real(self, tail, request, offset, budget_bytes, at_least_one=at_least_one)
 
     async def first_view(self: views.ViewCache, topic_id: UUID, *, reload: bool = False) -> View | None:
         """Views that are loaded once and never again."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from lakestream.catalog.port import TableCatalog
 from lakestream.metadata.brokers import Broker
+from lakestream.metadata.log.enlistment import Enlistment
 from lakestream.metadata.store import Store
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.objects import MemoryObjects, ObjectStore
@@ -29,6 +30,7 @@ class BrokerWorld:
     store: Store = field(default_factory=lambda: MemoryStore(seeded()))
     objects: ObjectStore = field(default_factory=lambda: MemoryObjects(system().clock))
     catalog: TableCatalog | None = None
+    enlistment: Enlistment | None = None
     settings: StreamSettings = field(default_factory=lambda: StreamSettings(flush_interval_ms=4, tail_cache_bytes=0))
 
     def __post_init__(self) -> None:
@@ -42,7 +44,14 @@ class BrokerWorld:
                 broker = Broker(broker_id, "127.0.0.1", 9091 + broker_id, None, self.runtime.new_id().hex)
                 history = HistoryReader(self.objects)
                 streams = StreamEngine(
-                    broker, self.store, self.objects, self.tables, history, self.runtime, self.settings
+                    broker,
+                    self.store,
+                    self.objects,
+                    self.tables,
+                    history,
+                    self.runtime,
+                    self.settings,
+                    enlistment=self.enlistment,
                 )
                 await streams.start()
                 stack.push_async_callback(streams.stop)

@@ -33,3 +33,8 @@ def named(key: TopicKey) -> dict[str, TopicKey]:
 def epoch_error(leader_epoch: int) -> ErrorCode:
     """A client that knows a later epoch than there is has not learnt it from us."""
     return ErrorCode.unknown_leader_epoch if leader_epoch > LEADER_EPOCH else ErrorCode.none
+
+
+def is_committed(request: Any) -> bool:
+    """Whether the client wants committed records only; it asks for the others by 0, as do requests that cannot say."""
+    return bool(getattr(request, "isolation_level", 0))

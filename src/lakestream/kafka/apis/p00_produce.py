@@ -14,7 +14,10 @@ the records to blame. With message.timestamp.type=LogAppendTime the answer has t
 for a retry that of its first attempt.
 A broker that is being stopped takes no more in, and answers NOT_LEADER_OR_FOLLOWER: clients go on elsewhere, with the
 same sequence numbers. What acks=0 sends is taken, because nobody would send it again.
-Transactional requests are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED until transactions exist.
+Batches of a transaction need the request's transactional id, else all of it is TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+as is every request with one where no transactions are served. From v12 on they enlist their partition by themselves;
+before, AddPartitionsToTxn has to have done so: INVALID_TXN_STATE up to v10, TRANSACTION_ABORTABLE in v11. What cannot
+be verified now is NOT_ENOUGH_REPLICAS, from v12 on CONCURRENT_TRANSACTIONS if that is why.
 """
 
 import asyncio
@@ -23,19 +26,27 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from lakestream.errors import InvalidRecords, LakestreamError, UnknownProducer
+from lakestream.errors import (
+    ConcurrentTransactions,
+    InvalidRecords,
+    LakestreamError,
+    TransactionAbortable,
+    UnknownProducer,
+)
 from lakestream.kafka.apis import lookup
 from lakestream.kafka.apis.api import Context, Reply, Taken, ordered_api
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.wire.codec import milliseconds
 from lakestream.kafka.wire.writing import Fields
 from lakestream.objects import Buffer
-from lakestream.stream import Appended, AppendOutcome, ProducedBatch, TopicKey
-from lakestream.stream.appending.checking import codec_of
+from lakestream.stream import Appended, AppendOutcome, InTransaction, ProducedBatch, TopicKey
+from lakestream.stream.appending.checking import codec_of, is_transactional
 
 _ACKS: Final = (-1, 0, 1)
 _ZSTD: Final = 4
 _ZSTD_VERSION: Final = 7
+_ABORTABLE_VERSION: Final = 11
+_IMPLICIT_VERSION: Final = 12
 _NO_TIME: Final = -1
 _TOLD_FAULTS: Final = 100
 """Records whose faults are put in words; the others are named by their places."""
@@ -64,7 +75,15 @@ def admit(context: Context, request: Any) -> Taken | Coroutine[Any, Any, Taken]:
     asked = _read(context, request)
     size_bytes = sum(len(each.run) for each in asked if each.refusal is None)
     context.throttle(context.streams.cluster.produced(context.client_id, size_bytes))
-    batches = [ProducedBatch(each.key, each.number, each.run) for each in asked if each.refusal is None]
+    name = request.transactional_id
+    transaction = None if name is None else InTransaction(name, implicit=context.version >= _IMPLICIT_VERSION)
+    batches = [
+        ProducedBatch(
+            each.key, each.number, each.run, transaction if transaction and is_transactional(each.run) else None
+        )
+        for each in asked
+        if each.refusal is None
+    ]
     outcomes = context.streams.append(context.principal, batches)
     if isinstance(outcomes, Coroutine):
         return _taken_later(context, request, asked, outcomes)
@@ -85,7 +104,7 @@ def _read(context: Context, request: Any) -> list[_PartitionProduce]:
     refusal = None
     if request.acks not in _ACKS:
         refusal = ErrorCode.invalid_required_acks
-    elif request.transactional_id is not None:
+    elif not _has_transactional_id(context, request):
         refusal = ErrorCode.transactional_id_authorization_failed
     elif context.door.is_withdrawn and request.acks != 0:
         refusal = ErrorCode.not_leader_or_follower
@@ -95,6 +114,14 @@ def _read(context: Context, request: Any) -> list[_PartitionProduce]:
         for key in (lookup.key_of(topic),)
         for data in topic.partition_data
     ]
+
+
+def _has_transactional_id(context: Context, request: Any) -> bool:
+    """Whether it has what it needs for its batches; true of a request without a transaction."""
+    if request.transactional_id is not None:
+        return context.streams.serves_transactions
+    runs = (data.records for topic in request.topic_data for data in topic.partition_data)
+    return not any(is_transactional(run) for run in runs if run)
 
 
 def _refusal(context: Context, records: Buffer | None) -> ErrorCode | None:
@@ -116,12 +143,12 @@ def _take(
         _close_on_failure(context, taken)
         return None
     if not pending:
-        return _response(taken)
-    return _acknowledged(taken, pending, milliseconds(request.timeout))
+        return _response(taken, context.version)
+    return _acknowledged(taken, pending, milliseconds(request.timeout), context.version)
 
 
 def _acknowledged(
-    taken: Sequence[_PartitionOutcome], pending: Sequence["asyncio.Future[Appended]"], timeout_ms: int
+    taken: Sequence[_PartitionOutcome], pending: Sequence["asyncio.Future[Appended]"], timeout_ms: int, version: int
 ) -> "asyncio.Future[Reply]":
     """Done when all are decided or time is out; an append that was taken in goes on in any case."""
     loop = asyncio.get_running_loop()
@@ -135,7 +162,7 @@ def _acknowledged(
         if defect is not None:
             reply.set_exception(defect)
         else:
-            reply.set_result(_response(taken))
+            reply.set_result(_response(taken, version))
 
     def ended(_: object) -> None:
         nonlocal left
@@ -154,20 +181,29 @@ def _error(outcome: "asyncio.Future[Appended]") -> BaseException | None:
     return outcome.exception() if outcome.done() else None
 
 
-def _response(taken: Sequence[_PartitionOutcome]) -> Fields:
+def _response(taken: Sequence[_PartitionOutcome], version: int) -> Fields:
     topics: dict[TopicKey, list[Fields]] = {}
     for each in taken:
-        topics.setdefault(each.key, []).append(_partition_fields(each))
+        topics.setdefault(each.key, []).append(_partition_fields(each, version))
     return {"responses": [{**lookup.named(key), "partition_responses": parts} for key, parts in topics.items()]}
 
 
-def _partition_fields(taken: _PartitionOutcome) -> Fields:
+def _code(error: LakestreamError, version: int) -> ErrorCode:
+    """Older clients are told what they know."""
+    if isinstance(error, ConcurrentTransactions) and version < _IMPLICIT_VERSION:
+        return ErrorCode.not_enough_replicas
+    if isinstance(error, TransactionAbortable) and version < _ABORTABLE_VERSION:
+        return ErrorCode.invalid_txn_state
+    return code_of(error)
+
+
+def _partition_fields(taken: _PartitionOutcome, version: int) -> Fields:
     outcome, code, message, log_start = taken.outcome, ErrorCode.none, None, -1
     faults: Sequence[Fields] = ()
     if isinstance(outcome, ErrorCode):
         code = outcome
     elif isinstance(outcome, LakestreamError):
-        code, message = code_of(outcome), str(outcome)
+        code, message = _code(outcome, version), str(outcome)
         faults = _record_errors(outcome)
     elif not outcome.done():
         code = ErrorCode.request_timed_out
@@ -183,7 +219,7 @@ def _partition_fields(taken: _PartitionOutcome) -> Fields:
                 "record_errors": (),
             }
         assert isinstance(error, LakestreamError)
-        code, message = code_of(error), str(error)
+        code, message = _code(error, version), str(error)
         if isinstance(error, UnknownProducer):
             log_start = error.log_start
     return {

@@ -4,8 +4,9 @@ Reads record batches from any offset; waits up to max_wait for min_bytes. Errors
 partition, and any error answers at once. Batches go out as they are stored: the
 first may start before the offset asked for, which clients skip. Rows of the table are encoded anew, and compressed
 where the topic's compression.type says how; a topic of zstd needs v10, as at Kafka.
-Session id 0 always: every fetch is a full one. Topic ids from v13 on. There are no
-open or aborted transactions, so both isolation levels read the same. A consumer that says it is in another zone
+Session id 0 always: every fetch is a full one. Topic ids from v13 on. With isolation level READ_COMMITTED nothing
+beyond the last stable offset is served, and aborted transactions are named that have records in the answer; what comes
+from the table is committed anyway, whatever the level. A consumer that says it is in another zone
 (client.rack, v11 on) in which brokers live is told one of them as its preferred replica, and nothing else. Forgotten
 topics and replica fields are accepted and mean nothing. A broker that is being stopped answers
 NOT_LEADER_OR_FOLLOWER.
@@ -46,13 +47,16 @@ async def handle(context: Context, request: Any) -> Reply:
     wanted: list[FetchRequest] = []
     plan: list[tuple[TopicKey, list[tuple[int, ErrorCode]]]] = []
     takes_zstd = context.version >= _ZSTD_VERSION
+    committed = lookup.is_committed(request)
     for topic in request.topics:
         key, parts = lookup.key_of(topic), []
         for asked in topic.partitions:
             error = lookup.epoch_error(getattr(asked, "current_leader_epoch", -1))
             if error is ErrorCode.none:
                 wanted.append(
-                    FetchRequest(key, asked.partition, asked.fetch_offset, asked.partition_max_bytes, takes_zstd)
+                    FetchRequest(
+                        key, asked.partition, asked.fetch_offset, asked.partition_max_bytes, takes_zstd, committed
+                    )
                 )
             parts.append((asked.partition, error))
         plan.append((key, parts))
@@ -66,7 +70,7 @@ async def handle(context: Context, request: Any) -> Reply:
             {
                 **lookup.named(key),
                 "partitions": [
-                    _read_fields(index, next(fetched)) if error is ErrorCode.none else _refused(index, error)
+                    _read_fields(index, next(fetched), committed) if error is ErrorCode.none else _refused(index, error)
                     for index, error in parts
                 ],
             }
@@ -121,15 +125,19 @@ def _refused(index: int, error: ErrorCode) -> Fields:
     }
 
 
-def _read_fields(index: int, fetched: Fetched | LakestreamError) -> Fields:
+def _read_fields(index: int, fetched: Fetched | LakestreamError, committed: bool) -> Fields:
     if isinstance(fetched, LakestreamError):
         return _refused(index, fetch_code(fetched))
     return {
         "partition_index": index,
         "high_watermark": fetched.high_watermark,
-        "last_stable_offset": fetched.high_watermark,
+        "last_stable_offset": fetched.last_stable_offset,
         "log_start_offset": fetched.log_start,
-        "aborted_transactions": None,
+        "aborted_transactions": [
+            {"producer_id": each.producer_id, "first_offset": each.first_offset} for each in fetched.aborted
+        ]
+        if committed
+        else None,
         "records": RecordParts(fetched.parts),
     }
 

@@ -1,7 +1,8 @@
 """ListOffsets, v1–v11.
 
-Offsets by time: -2 earliest, -1 latest (the high watermark, in both isolation levels), -3 the record
-with the newest timestamp, else the first record at or after the time. No such record: offset -1.
+Offsets by time: -2 earliest, -1 latest (the high watermark, with READ_COMMITTED the last stable offset), -3 the record
+with the newest timestamp, else the first record at or after the time. No such record, or with READ_COMMITTED none below
+the last stable offset: offset -1.
 -4 (earliest local) is the earliest offset, since nothing is local; -5 (latest tiered) and -6 (earliest
 pending upload) belong to a tiering that does not exist here: -1. Linearizable.
 """
@@ -24,7 +25,12 @@ _NO_TIER: Final = (-5, -6)
 
 async def handle(context: Context, request: Any) -> Reply:
     asked = [(topic.name, each) for topic in request.topics for each in topic.partitions]
-    wanted = [OffsetQuery(name, each.partition_index, _time_of(each)) for name, each in asked if _refusal(each) is None]
+    committed = lookup.is_committed(request)
+    wanted = [
+        OffsetQuery(name, each.partition_index, _time_of(each), committed)
+        for name, each in asked
+        if _refusal(each) is None
+    ]
     found = iter(await context.streams.list_offsets(context.principal, wanted))
     return {
         "topics": [

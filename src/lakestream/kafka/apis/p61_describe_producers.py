@@ -1,6 +1,6 @@
 """DescribeProducers, v0.
 
-The idempotent producers that a partition remembers. Transactions do not exist yet, so none has one open.
+The idempotent producers that a partition remembers, and where the transaction begins that each has open in it.
 """
 
 from typing import Any
@@ -43,8 +43,8 @@ def _fields(index: int, found: list[KnownProducer] | LakestreamError) -> Fields:
                 "producer_epoch": each.epoch,
                 "last_sequence": each.last_sequence,
                 "last_timestamp": each.last_timestamp_ms,
-                "coordinator_epoch": -1,
-                "current_txn_start_offset": -1,
+                "coordinator_epoch": each.coordinator_epoch,
+                "current_txn_start_offset": each.open_offset,
             }
             for each in found
         ],

@@ -28,7 +28,7 @@ class SchemaIds:
 class BatchRules:
     """`before_ms`, `after_ms`: how far a producer's timestamp may be from the broker's time. `append_time`: records get
     the broker's time instead. `compression`: how batches are kept; None: as they were sent. `value_ids`: of the schemas
-    that values must name; None: values are anything."""
+    that values must name; None: values are anything. `transactional`: batches of transactions are taken."""
 
     max_bytes: int
     needs_keys: bool = False
@@ -37,6 +37,7 @@ class BatchRules:
     append_time: bool = False
     compression: BatchCompression | None = None
     value_ids: SchemaIds | None = None
+    transactional: bool = False
 
     def bounds(self, now_ms: int) -> tuple[int, int]:
         """The earliest and the latest timestamp that is taken now."""

@@ -3,7 +3,8 @@
 Kafka takes exactly one batch of magic 2 per partition and request. Framing, size and CRC faults are CORRUPT_MESSAGE
 (the wire may be to blame: clients retry); whatever is wrong under a valid CRC is the producer's doing, INVALID_RECORD.
 Stricter than Kafka: offset deltas are dense in every batch, a producer never claims LogAppendTime, and a timestamp is
-one that a table can hold. Transactions are refused until they exist.
+one that a table can hold, and a transaction has a producer. Whoever does not say that it takes batches of transactions
+gets none.
 """
 
 import ctypes
@@ -82,6 +83,8 @@ def validate(run: Buffer, rules: BatchRules, now_ms: int, room_bytes: int = MAX_
     if kernels().crc32c(0, start, ATTRIBUTES, end) != crc:
         raise CorruptRecords(STATUS_TEXT[Status.BAD_CRC])
     _check_header(attributes, last_delta, count, producer_id, epoch, sequence)
+    if attributes & TRANSACTIONAL_BIT:
+        _check_transactional(producer_id, rules)
     if not (_is_timestamp(base_timestamp) and _is_timestamp(max_timestamp)):
         raise InvalidTimestamp(STATUS_TEXT[Status.BAD_TIMESTAMP])
     newest = ctypes.c_int64()
@@ -117,14 +120,19 @@ def _check_header(attributes: int, last_delta: int, count: int, producer_id: int
         raise InvalidRecords(f"{count} records cannot span offset deltas 0 to {last_delta}")
     if attributes & CONTROL_BIT:
         raise InvalidRecords("producers may not write control batches")
-    if attributes & TRANSACTIONAL_BIT:
-        raise InvalidRecords("transactions are not served yet: send records without a transactional id")
     if attributes & APPEND_TIME_BIT:
         raise InvalidTimestamp("a producer may not claim LogAppendTime")
     if attributes & CODEC_MASK > ZSTD:
         raise UnsupportedRecords(f"compression codec {attributes & CODEC_MASK} does not exist")
     if producer_id >= 0 and (sequence < 0 or epoch < 0):
         raise InvalidRecords(f"producer {producer_id} needs a sequence and an epoch, not {sequence} and {epoch}")
+
+
+def _check_transactional(producer_id: int, rules: BatchRules) -> None:
+    if not rules.transactional:
+        raise InvalidRecords("transactions are not served here: send records without a transactional id")
+    if producer_id < 0:
+        raise InvalidRecords("a batch of a transaction needs a producer id")
 
 
 def _decompress(codec: int, data: memoryview, room_bytes: int) -> Bytes:

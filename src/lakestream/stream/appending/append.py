@@ -14,6 +14,7 @@ from lakestream import wal
 from lakestream.errors import LakestreamError, RequestError, RetryableError, StorageError, Unavailable, UnknownStream
 from lakestream.metadata.counters import current_generation
 from lakestream.metadata.log.committer import Committed, Committer, Gone, SessionLost, Unreadable, UploadAgain, Verdict
+from lakestream.metadata.log.enlistment import Enlistment, InTransaction
 from lakestream.metadata.log.head import Extent
 from lakestream.metadata.store import Store
 from lakestream.metrics import StreamMetrics
@@ -47,6 +48,7 @@ class Appender:
         committed: OnCommitted,
         gone: Callable[[StreamPartition], None],
         metrics: StreamMetrics,
+        enlistment: Enlistment | None = None,
     ) -> None:
         self._store = store
         self._writer = writer
@@ -55,7 +57,7 @@ class Appender:
         self._committed = committed
         self._gone = gone
         self._metrics = metrics
-        self._committer = Committer(store, predecessor_wait_ms=settings.predecessor_wait_ms)
+        self._committer = Committer(store, predecessor_wait_ms=settings.predecessor_wait_ms, enlistment=enlistment)
         self._cluster = ""
         self._session = ""
         self._generation = 0
@@ -105,17 +107,22 @@ class Appender:
             self._tasks = []
 
     def append(
-        self, partition: StreamPartition, run: Buffer, batch: BatchInfo | None = None
+        self,
+        partition: StreamPartition,
+        run: Buffer,
+        batch: BatchInfo | None = None,
+        transaction: InTransaction | None = None,
     ) -> "asyncio.Future[Appended]":
         """Takes the records in; the order of calls is the order in the log. The future holds the outcome."""
         done: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
         try:
             if batch is None:
-                batch = validate(run, BatchRules(self._settings.max_batch_bytes), self._runtime.clock.now_ms())
+                rules = BatchRules(self._settings.max_batch_bytes, transactional=transaction is not None)
+                batch = validate(run, rules, self._runtime.clock.now_ms())
         except RequestError as error:
             done.set_exception(error)
             return done
-        self._buffer.add(Append(partition, run, [batch], done))
+        self._buffer.add(Append(partition, run, [batch], done, transaction))
         self._buffered.set()
         if self._buffer.size_bytes >= self._settings.flush_bytes or self._buffer.count >= self._expected:
             self._full.set()

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from lakestream.errors import LakestreamError, RequestError
 from lakestream.objects import Buffer
 from lakestream.records import MAX_DECOMPRESSED_BYTES, BatchInfo, BatchRules, OutOfRoom, take
+from lakestream.records.layout import TRANSACTIONAL_BIT
 
 LOOP_BYTES: Final = 256 * 1024
 """Of one request, decompressed on the event loop."""
@@ -40,6 +41,10 @@ class Kept(NamedTuple):
 
 Checked = Kept | LakestreamError
 """As it is kept, or why it is not."""
+
+
+def is_transactional(run: Buffer) -> bool:
+    return len(run) > _ATTRIBUTES and bool(run[_ATTRIBUTES] & TRANSACTIONAL_BIT)
 
 
 def codec_of(run: Buffer) -> int:

@@ -3,24 +3,39 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from lakestream.errors import (
+    ConcurrentTransactions,
     DuplicateSequence,
+    InvalidTransactionState,
     LakestreamError,
+    NotVerified,
     PredecessorAwaited,
     ProducerFenced,
     SequenceGap,
+    TransactionAbortable,
     UnknownProducer,
+    UnknownTransaction,
 )
 from lakestream.metadata.log.commit import (
     AWAITED,
     DUPLICATE,
     FENCED,
     SEQUENCE_GAP,
+    TRANSACTION_OPEN,
     UNKNOWN_PRODUCER,
     Batch,
     Offer,
     batch_at,
+)
+from lakestream.metadata.log.enlistment import (
+    CONCURRENT,
+    NOT_ENLISTED,
+    NOT_VERIFIED,
+    STALE_EPOCH,
+    UNKNOWN_TRANSACTION,
+    InTransaction,
 )
 from lakestream.metadata.log.head import Accepted
 from lakestream.model import StreamPartition
@@ -28,6 +43,44 @@ from lakestream.objects.store import Buffer
 from lakestream.records import BatchInfo, crc32c
 from lakestream.records.layout import APPEND_TIME_BIT
 from lakestream.wal import BuiltObject, Section, Span
+
+_NEWER_EPOCH: Final = ProducerFenced, "a newer epoch of this producer id has written: start a new producer"
+_REFUSALS: Final[dict[str, tuple[type[LakestreamError], str]]] = {
+    FENCED: _NEWER_EPOCH,
+    STALE_EPOCH: _NEWER_EPOCH,
+    DUPLICATE: (
+        DuplicateSequence,
+        "these records were appended before; their offset is not remembered any more",
+    ),
+    AWAITED: (
+        PredecessorAwaited,
+        "an earlier batch of this producer is not in the log yet: send both again, in order",
+    ),
+    SEQUENCE_GAP: (
+        SequenceGap,
+        "an earlier batch of this producer never came: start a new producer, or bump its epoch",
+    ),
+    TRANSACTION_OPEN: (
+        InvalidTransactionState,
+        "the producer has a transaction open in this partition: end it first, or write in it",
+    ),
+    NOT_ENLISTED: (
+        TransactionAbortable,
+        "the partition is not in an open transaction of this producer: abort, and begin another",
+    ),
+    CONCURRENT: (
+        ConcurrentTransactions,
+        "the producer's transaction before this one is still being ended: send the records again",
+    ),
+    NOT_VERIFIED: (
+        NotVerified,
+        "whether the partition is in the transaction could not be learned: send the records again",
+    ),
+    UNKNOWN_TRANSACTION: (
+        UnknownTransaction,
+        "the transactional id is not known, or has another producer: start a new producer",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +102,7 @@ class Append:
     run: Buffer
     batches: Sequence[BatchInfo]
     done: "asyncio.Future[Appended]"
+    transaction: InTransaction | None = None
 
     def fail(self, error: BaseException) -> None:
         if not self.done.done():
@@ -151,7 +205,7 @@ def _laid_out(appends: Sequence[Append]) -> list[Batch]:
     batches: list[Batch] = []
     start = 0
     for append in appends:
-        batches += [batch_at(info, start) for info in append.batches]
+        batches += [batch_at(info, start, append.transaction) for info in append.batches]
         start += len(append.run)
     return batches
 
@@ -160,15 +214,9 @@ def refusal_error(result: Accepted, log_start: int) -> LakestreamError | None:
     """A remembered duplicate has its original offset and is no error."""
     if result.base_offset >= 0:
         return None
-    if result.refusal == FENCED:
-        return ProducerFenced("a newer epoch of this producer id has written: start a new producer")
-    if result.refusal == DUPLICATE:
-        return DuplicateSequence("these records were appended before; their offset is not remembered any more")
-    if result.refusal == AWAITED:
-        return PredecessorAwaited("an earlier batch of this producer is not in the log yet: send both again, in order")
     if result.refusal == UNKNOWN_PRODUCER:
         return UnknownProducer(
             "this producer wrote nothing for so long that its state expired: bump its epoch", log_start
         )
-    assert result.refusal == SEQUENCE_GAP
-    return SequenceGap("an earlier batch of this producer never came: start a new producer, or bump its epoch")
+    kind, message = _REFUSALS[result.refusal]
+    return kind(message)

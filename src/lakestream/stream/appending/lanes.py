@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
+from lakestream.metadata.log.enlistment import InTransaction
 from lakestream.model import StreamPartition
 from lakestream.objects.store import Buffer
 from lakestream.records import BatchInfo
@@ -25,6 +26,7 @@ class _Waiting(NamedTuple):
     disk: bool
     run: Buffer
     batch: BatchInfo | None
+    transaction: InTransaction | None
     done: "asyncio.Future[Appended]"
 
 
@@ -66,28 +68,39 @@ class Lanes:
             await lane.stop()
 
     def append(
-        self, partition: StreamPartition, run: Buffer, batch: BatchInfo | None = None, *, disk: bool = False
+        self,
+        partition: StreamPartition,
+        run: Buffer,
+        batch: BatchInfo | None = None,
+        transaction: InTransaction | None = None,
+        *,
+        disk: bool = False,
     ) -> "asyncio.Future[Appended]":
         """As `Appender.append`."""
         if self._disk is None:
-            return self._bucket.append(partition, run, batch)
+            return self._bucket.append(partition, run, batch, transaction)
         course = self._courses.get(partition)
         if course is None:
             course = self._courses[partition] = _Course(disk)
         if course.disk == disk and not course.waiting:
-            appended = self._enter(partition, course, run, batch)
+            appended = self._enter(partition, course, run, batch, transaction)
             if not course.under_way:
                 del self._courses[partition]
             return appended
         done: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
-        course.waiting.append(_Waiting(disk, run, batch, done))
+        course.waiting.append(_Waiting(disk, run, batch, transaction, done))
         return done
 
     def _enter(
-        self, partition: StreamPartition, course: _Course, run: Buffer, batch: BatchInfo | None
+        self,
+        partition: StreamPartition,
+        course: _Course,
+        run: Buffer,
+        batch: BatchInfo | None,
+        transaction: InTransaction | None,
     ) -> "asyncio.Future[Appended]":
         lane = self._disk if course.disk and self._disk is not None else self._bucket
-        appended = lane.append(partition, run, batch)
+        appended = lane.append(partition, run, batch, transaction)
         # One that was refused is in no flush.
         course.under_way += not appended.done()
         return appended
@@ -105,7 +118,7 @@ class Lanes:
             course.disk = course.waiting[0].disk
             while course.waiting and course.waiting[0].disk == course.disk:
                 waited = course.waiting.popleft()
-                appended = self._enter(partition, course, waited.run, waited.batch)
+                appended = self._enter(partition, course, waited.run, waited.batch, waited.transaction)
                 appended.add_done_callback(partial(_pass_on, waited.done))
         if not course.under_way:
             del self._courses[partition]

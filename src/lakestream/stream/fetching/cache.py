@@ -18,9 +18,11 @@ from lakestream.model import StreamPartition
 from lakestream.objects.store import Buffer, ObjectStore, RangeReader
 from lakestream.objects.whole import WholeObjects
 from lakestream.records import BatchInfo, crc32c, stamp, walk
+from lakestream.records.layout import CONTROL_BIT, TRANSACTIONAL_BIT
 from lakestream.wal import WalStores
 
 _Key = tuple[StreamPartition, int]
+_OF_TRANSACTIONS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 _ENTRY_BYTES: Final = 512
 _BATCH_BYTES: Final = 200
 """What an entry, and each batch in it, takes beside the records."""
@@ -34,6 +36,8 @@ class ExtentBytes:
     batches: Sequence[BatchInfo]
     base_offset: int
     end_offset: int
+    is_transactional: bool = False
+    """Some of it is, or is a marker: what counts of it only markers tell."""
 
     def position_of(self, offset: int) -> int:
         """Where the batch that holds `offset` begins."""
@@ -133,7 +137,10 @@ class ExtentCache:
         if stamp(data, extent.base_offset) != extent.end_offset:
             raise CorruptRecords(f"its batches do not end at offset {extent.end_offset}")
         batches = walk(data)
-        numbered = ExtentBytes(memoryview(data).toreadonly(), batches, extent.base_offset, extent.end_offset)
+        transactional = any(batch.attributes & _OF_TRANSACTIONS for batch in batches)
+        numbered = ExtentBytes(
+            memoryview(data).toreadonly(), batches, extent.base_offset, extent.end_offset, transactional
+        )
         if (partition, extent.base_offset) not in self._entries:
             size_bytes = len(data) + _ENTRY_BYTES + len(batches) * _BATCH_BYTES
             self._put(partition, extent.base_offset, numbered, size_bytes)

@@ -1,6 +1,10 @@
 """Fetching: below the view's frontier from the table's files, above it from WAL extents, and both from memory where the
 bytes are there and, below the frontier, the view says that nobody has changed those rows.
 
+A reader of committed records gets nothing beyond the last stable offset, and with the bytes the transactions in them
+that were aborted; the table has committed records only. So memory below the frontier, where markers may be gone, serves
+no transactional batches.
+
 The view routes every read. Absence is a gap only below the view's frontier; above it a missing
 extent or object means that the view is old, and if a fresh view does not help, storage is broken:
 an alarm, never a skip.
@@ -11,11 +15,12 @@ import functools
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from lakestream.errors import CorruptObject, LakestreamError, ObjectMissing, OffsetOutOfRange, StorageError, Unavailable
-from lakestream.metadata.log.head import Extent
+from lakestream.metadata.log.head import Extent, last_stable_offset
 from lakestream.metadata.log.partition import head_address
+from lakestream.metadata.log.transactions import AbortedRange
 from lakestream.metadata.store import Store
 from lakestream.metadata.topics.list import Topics
 from lakestream.model import StreamPartition
@@ -40,12 +45,14 @@ HEAD_CHECK_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class FetchPartition:
-    """`compression`: of what comes from the table; None: as it is. The tail is served as it was kept."""
+    """`compression`: of what comes from the table; None: as it is. The tail is served as it was kept. `committed`:
+    nothing beyond the last stable offset, and what was aborted is named."""
 
     partition: StreamPartition
     offset: int
     max_bytes: int
     compression: BatchCompression | None = None
+    committed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +66,18 @@ class Fetched:
     error: LakestreamError | None = None
     is_left_out: bool = False
     """There are records, for which there is no room in this answer or in memory."""
+    last_stable_offset: int = -1
+    aborted: Sequence[AbortedRange] = ()
+    """With records among the parts; for readers of committed records only."""
 
     @property
     def size_bytes(self) -> int:
         return sum(map(len, self.parts))
+
+
+class _Served(NamedTuple):
+    parts: list[Buffer]
+    aborted: Sequence[AbortedRange] = ()
 
 
 class Fetcher:
@@ -98,7 +113,7 @@ class Fetcher:
         loop = asyncio.get_running_loop()
         appended_bytes = 0
         try:
-            ends = {partition: self._tails.get(partition).end_offset for partition in partitions}
+            ends = {request.partition: _end_of(self._tails.get(request.partition), request) for request in requests}
             while appended_bytes < missing_bytes:
                 seen = {head_address(partition): self._tails.get(partition).version for partition in partitions}
                 remaining_ms = round((deadline_s - loop.time()) * 1000)
@@ -109,11 +124,14 @@ class Fetcher:
                 for request in requests:
                     tail, end = self._tails.get(request.partition), ends[request.partition]
                     _check_range(request, tail)
-                    extents = tail.extents_from(end)
-                    if tail.end_offset > end and (not extents or extents[0].base_offset > end):
+                    extents, now = tail.extents_from(end), _end_of(tail, request)
+                    if now > end and (not extents or extents[0].base_offset > end):
                         return True  # a frontier has passed what was appended: the table has it
+                    if request.committed:
+                        extents = [extent for extent in extents if extent.base_offset < now] if now > end else ()
                     appended_bytes += sum(extent.length for extent in extents)
-                    ends[request.partition] = extents[-1].end_offset if extents else end
+                    end = extents[-1].end_offset if extents else end
+                    ends[request.partition] = min(end, now) if request.committed else end
         except LakestreamError:
             return True  # gone, damaged or out of range: the next pass tells
         return True
@@ -144,7 +162,7 @@ class Fetcher:
             return True
         tail = self._tails.get(request.partition)
         age_s = asyncio.get_running_loop().time() - tail.checked_at_s
-        return age_s > HEAD_CHECK_S or not tail.head.log_start <= request.offset < tail.end_offset
+        return age_s > HEAD_CHECK_S or not tail.head.log_start <= request.offset < _end_of(tail, request)
 
     async def _read(self, request: FetchPartition, budget_bytes: int, *, at_least_one: bool) -> Fetched:
         partition = request.partition
@@ -156,19 +174,27 @@ class Fetcher:
                 await self._tails.refresh([partition])
             tail = self._tails.get(partition)
             _check_range(request, tail)
-            parts: list[Buffer] | None = []
+            served: _Served | None = _Served([])
             left_out = False
-            if request.offset < tail.end_offset and (budget_bytes > 0 or at_least_one):
+            if request.offset < _end_of(tail, request) and (budget_bytes > 0 or at_least_one):
                 view = await self._views.current(partition.topic_id, reload=attempt > 0)
                 try:
-                    parts = await self._route(view, tail, request, budget_bytes, at_least_one=at_least_one)
-                    left_out = not parts
+                    served = await self._route(view, tail, request, budget_bytes, at_least_one=at_least_one)
+                    left_out = served is not None and not served.parts
                 except ObjectMissing as error:
-                    trouble, parts = error, None
-            if parts is not None:
+                    trouble, served = error, None
+            if served is not None:
                 if request.offset < frontier_of(view, partition.index):
                     tail = await self._after_the_view(request, tail)
-                return Fetched(partition, parts, tail.end_offset, tail.head.log_start, is_left_out=left_out)
+                return Fetched(
+                    partition,
+                    served.parts,
+                    tail.end_offset,
+                    tail.head.log_start,
+                    is_left_out=left_out,
+                    last_stable_offset=tail.stable_offset if request.committed else last_stable_offset(tail.head),
+                    aborted=served.aborted,
+                )
         if trouble is not None and await self._views.current(partition.topic_id, reload=True) != view:
             raise Unavailable(f"{view.table if view else 'the table'} changes faster than it is read: fetch again")
         raise trouble or StorageError(
@@ -188,24 +214,24 @@ class Fetcher:
 
     async def _route(
         self, view: View | None, tail: Tail, request: FetchPartition, budget_bytes: int, *, at_least_one: bool
-    ) -> list[Buffer] | None:
+    ) -> _Served | None:
         """None: the view is too old for this offset."""
         frontier = frontier_of(view, request.partition.index)
         offset = request.offset
         if view is not None and offset < frontier:
             recent = self._read_recent(view, request, budget_bytes, at_least_one=at_least_one)
             if recent:
-                return recent
+                return _Served(recent)
             history = await self._read_table(view, request, frontier, max(budget_bytes, 1), spare=not at_least_one)
             if history.parts:
-                return self._within(list(history.parts), budget_bytes, at_least_one=at_least_one)
+                return _Served(self._within(list(history.parts), budget_bytes, at_least_one=at_least_one))
             if history.next_offset == offset:
-                return []
-            if frontier >= tail.end_offset:
-                return [control_batch(offset, frontier - 1)]
+                return _Served([])
+            if frontier >= _end_of(tail, request):
+                return _Served([control_batch(offset, frontier - 1)])
             offset = frontier
         tail.trim(frontier)
-        return await self.read_extents(tail, request.partition, offset, budget_bytes, at_least_one=at_least_one)
+        return await self.read_extents(tail, request, offset, budget_bytes, at_least_one=at_least_one)
 
     async def _read_table(
         self, view: View, request: FetchPartition, frontier: int, max_bytes: int, *, spare: bool
@@ -236,22 +262,29 @@ class Fetcher:
             return served
 
     async def read_extents(
-        self, tail: Tail, partition: StreamPartition, offset: int, budget_bytes: int, *, at_least_one: bool
-    ) -> list[Buffer] | None:
+        self, tail: Tail, request: FetchPartition, offset: int, budget_bytes: int, *, at_least_one: bool
+    ) -> _Served | None:
+        partition = request.partition
         extents = list(tail.extents_from(offset))
         if not extents or extents[0].base_offset > offset:
             return None
+        # Extents and markers of one moment: while bytes are read others may let go of either.
+        aborted = tail.aborted_from(offset) if request.committed else ()
+        end = extents[-1].end_offset
+        if request.committed and tail.stable_offset < end:
+            end = tail.stable_offset
+            extents = [extent for extent in extents if extent.base_offset < end]
         if self._ahead.follows(partition, offset):
             self._read_ahead(partition, extents[1:])
         taken = _Taken(budget_bytes, at_least_one=at_least_one)
         for extent in extents:
             found = await self._cache.read(partition, extent)
             self._ahead.came((partition, extent.base_offset), found)
-            if not taken.take(found, offset):
+            if not taken.take(found, offset, end):
                 break
         if taken.parts:
             self._ahead.ended(partition, taken.next_offset)
-        return taken.parts
+        return _Served(taken.parts, [each for each in aborted if each.first_offset < taken.next_offset])
 
     def _read_ahead(self, partition: StreamPartition, extents: Sequence[Extent]) -> None:
         """Side by side, those that follow: for this answer, and for the next."""
@@ -269,7 +302,7 @@ class Fetcher:
         if offset >= intact_from(view, partition.index):
             while offset < frontier_of(view, partition.index):
                 found = self._cache.find(partition, offset)
-                if found is None or not taken.take(found, offset):
+                if found is None or found.is_transactional or not taken.take(found, offset, found.end_offset):
                     break
                 offset = found.end_offset
         return taken.parts
@@ -278,6 +311,11 @@ class Fetcher:
     def _within(parts: list[Buffer], budget_bytes: int, *, at_least_one: bool) -> list[Buffer]:
         """Table batches are cut to the budget by the reader but for the first, which may be the one too many."""
         return parts if at_least_one or len(parts[0]) <= budget_bytes else []
+
+
+def _end_of(tail: Tail, request: FetchPartition) -> int:
+    """What the reader gets ends there."""
+    return tail.stable_offset if request.committed else tail.end_offset
 
 
 def _check_range(request: FetchPartition, tail: Tail) -> None:
@@ -297,9 +335,10 @@ class _Taken:
         self._left_bytes = budget_bytes
         self._at_least_one = at_least_one
 
-    def take(self, extent: ExtentBytes, offset: int) -> bool:
-        """From the batch that holds the offset on. False: nothing more fits in."""
-        start, end = extent.position_of(offset), len(extent.data)
+    def take(self, extent: ExtentBytes, offset: int, stop: int) -> bool:
+        """From the batch that holds the offset on, up to that which begins at `stop`. False: nothing more fits in."""
+        start = extent.position_of(offset)
+        end = len(extent.data) if stop >= extent.end_offset else extent.position_of(stop)
         if end - start > self._left_bytes:
             needs_one = self._at_least_one and not self.parts
             end = _whole_batches(extent.batches, start, self._left_bytes, at_least_one=needs_one)

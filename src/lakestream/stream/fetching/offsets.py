@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from lakestream.errors import ObjectMissing, Unavailable
-from lakestream.metadata.log.head import Extent
+from lakestream.metadata.log.head import Extent, last_stable_offset
 from lakestream.model import StreamPartition
 from lakestream.records import Arena, Run, decode
 from lakestream.runtime import Runtime
@@ -43,14 +43,15 @@ class OffsetFinder:
         self._history = history
         self._runtime = runtime
 
-    async def find(self, partition: StreamPartition, timestamp_ms: int) -> OffsetAt:
-        """`ObjectMissing` if the present view names a file that is gone, `Unavailable` if the table changes faster than
-        it is read."""
+    async def find(self, partition: StreamPartition, timestamp_ms: int, *, committed: bool = False) -> OffsetAt:
+        """`committed`: as if the log ended at the last stable offset. `ObjectMissing` if the present view names a file
+        that is gone, `Unavailable` if the table changes faster than it is read."""
         for _ in range(_VIEWS_TRIED):
             await self._tails.refresh([partition])
             tail = self._tails.get(partition)
+            end_offset = last_stable_offset(tail.head) if committed else tail.end_offset
             if timestamp_ms == LATEST:
-                return OffsetAt(tail.end_offset, -1)
+                return OffsetAt(end_offset, -1)
             if timestamp_ms == EARLIEST:
                 return OffsetAt(tail.head.log_start, -1)
             extents = list(tail.extents)
@@ -59,8 +60,11 @@ class OffsetFinder:
             extents = [extent for extent in extents if extent.end_offset > frontier]
             try:
                 if timestamp_ms == MAX_TIMESTAMP:
-                    return await self._newest(partition, view, tail.head.log_start, frontier, extents)
-                return await self._first_at(partition, view, tail.head.log_start, frontier, extents, timestamp_ms)
+                    found = await self._newest(partition, view, tail.head.log_start, frontier, extents)
+                else:
+                    start = tail.head.log_start
+                    found = await self._first_at(partition, view, start, frontier, extents, timestamp_ms)
+                return found if not committed or found.offset < end_offset else OffsetAt(-1, -1)
             except ObjectMissing as error:
                 missing = error
         if await self._views.current(partition.topic_id, reload=True) != view:

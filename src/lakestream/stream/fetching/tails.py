@@ -5,15 +5,16 @@ Knowledge may be old, never wrong: heads only move forward and extents are immut
 """
 
 import asyncio
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from lakestream.errors import CorruptObject, UnknownStream
-from lakestream.metadata.log.head import Extent, Head
+from lakestream.metadata.log.head import Extent, Head, last_stable_offset
 from lakestream.metadata.log.partition import decode_head, head_address, read_extents
+from lakestream.metadata.log.transactions import AbortedRange, aborted_ranges
 from lakestream.metadata.store import Store
 from lakestream.model import StreamPartition
 
@@ -25,12 +26,17 @@ _IDLE_S: Final = 600.0
 @dataclass(slots=True)
 class Tail:
     """`extents` is dense and ends at or after head.next_offset once loaded. `version` is the head's, which was so at
-    `checked_at_s` at the earliest."""
+    `checked_at_s` at the earliest.
+
+    `stable_offset`: every transaction with records below it has ended, and `aborted` names all that were aborted and
+    have some in the extents, in order of their markers. It may be behind the head's, never before it."""
 
     head: Head
     version: int
     extents: list[Extent] = field(default_factory=list)
     checked_at_s: float = float("-inf")
+    stable_offset: int = 0
+    aborted: list[AbortedRange] = field(default_factory=list)
 
     @property
     def end_offset(self) -> int:
@@ -51,11 +57,23 @@ class Tail:
         if fresh and self.extents and fresh[0].base_offset != self.known_end:
             # What lies between was dropped by a frontier: only the newest dense run is kept.
             self.extents.clear()
+            self.aborted.clear()
         self.extents += fresh
+        self.aborted += aborted_ranges(fresh)
 
     def trim(self, frontier: int) -> None:
         """Forgets the extents that a view holds as files."""
         del self.extents[: bisect_right(self.extents, frontier, key=lambda extent: extent.end_offset)]
+        del self.aborted[: bisect_left(self.aborted, frontier, key=lambda each: each.marker_offset)]
+
+    def aborted_from(self, offset: int) -> Sequence[AbortedRange]:
+        """Those that may have records at `offset` or behind it."""
+        return self.aborted[bisect_left(self.aborted, offset, key=lambda each: each.marker_offset) :]
+
+    def note_stable(self, head: Head) -> None:
+        """`head` was read before the extents: then all markers that it counts are among them."""
+        if self.known_end >= head.next_offset:
+            self.stable_offset = max(self.stable_offset, last_stable_offset(head))
 
 
 class Tails:
@@ -106,6 +124,8 @@ class Tails:
             self._tails.move_to_end(partition)
             if tail.known_end < tail.end_offset:
                 grown.append((partition, tail))
+            else:
+                tail.note_stable(tail.head)
         self._drop_idle(asked_at_s)
         if grown:
             await asyncio.gather(*(self._load(partition, tail) for partition, tail in grown))
@@ -124,7 +144,9 @@ class Tails:
             self.forget(partition)
 
     async def _load(self, partition: StreamPartition, tail: Tail) -> None:
+        head = tail.head
         try:
             tail.extend(await read_extents(self._store, partition, tail.known_end))
+            tail.note_stable(head)
         except CorruptObject as error:
             self._damaged[partition] = error

@@ -1,14 +1,15 @@
 """Transactions in a partition's log: who may append, how each ends, where the last stable offset is."""
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.worlds.enlisting import ListedTransactions
 
-from lakestream.errors import StorageError, Unavailable
+from lakestream.errors import StorageError
 from lakestream.metadata import codec
 from lakestream.metadata.log.commit import AWAITED, DUPLICATE, FENCED, TRANSACTION_OPEN, Batch, Offer
 from lakestream.metadata.log.committer import Committed, Committer, Gone, Verdict
@@ -17,10 +18,7 @@ from lakestream.metadata.log.enlistment import (
     CONCURRENT,
     NOT_ENLISTED,
     NOT_VERIFIED,
-    Answer,
-    Enlisted,
     InTransaction,
-    NotEnlisted,
 )
 from lakestream.metadata.log.head import (
     MARKER_EXTENT,
@@ -45,36 +43,12 @@ OTHER = StreamPartition(UUID(int=2), 0)
 IMPLICIT = InTransaction("t", implicit=True)
 
 
-class Coordinator:
-    """Knows the number of each transactional id's open transaction; None: it has none."""
-
-    def __init__(self) -> None:
-        self.open: dict[str, int | None] = {"t": 0}
-        self.asked: list[tuple[str, int, int, tuple[StreamPartition, ...], bool]] = []
-        self.silent = False
-
-    async def enlist(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        epoch: int,
-        partitions: Sequence[StreamPartition],
-        *,
-        implicit: bool,
-    ) -> Mapping[StreamPartition, Answer]:
-        self.asked.append((transactional_id, producer_id, epoch, tuple(partitions), implicit))
-        if self.silent:
-            raise Unavailable("no answer")
-        number = self.open.get(transactional_id)
-        return {each: NotEnlisted(NOT_ENLISTED) if number is None else Enlisted(number) for each in partitions}
-
-
 class World:
     """One broker, which commits one batch after the other."""
 
     def __init__(self, store: MemoryStore | None = None) -> None:
         self.store = store or MemoryStore(system())
-        self.coordinator = Coordinator()
+        self.coordinator = ListedTransactions()
         self.committer = Committer(self.store, enlistment=self.coordinator)
         self._flush = 0
 
