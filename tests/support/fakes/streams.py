@@ -9,6 +9,7 @@ from uuid import UUID
 
 from lakestream.errors import CorruptRecords, OffsetOutOfRange, UnknownStream
 from lakestream.metadata.brokers import Broker, Brokers
+from lakestream.metadata.log.enlistment import InTransaction
 from lakestream.metadata.store import Store
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.metadata.topics.growing import grow
@@ -60,6 +61,7 @@ class FakeStreams:
         self.cluster_id = "test-cluster"
         self.bucket_url = "memory://"
         self.has_external_catalog = False
+        self.serves_transactions = False
         self.max_batch_bytes = StreamSettings().max_batch_bytes
         self.budget = MemoryBudget(budget_bytes)
         self.logs: dict[StreamPartition, Log] = {}
@@ -82,7 +84,13 @@ class FakeStreams:
         return sum(len(log.batches) for log in self.logs.values())
 
     def append(
-        self, partition: StreamPartition, run: Buffer, batch: BatchInfo | None = None, *, disk: bool = False
+        self,
+        partition: StreamPartition,
+        run: Buffer,
+        batch: BatchInfo | None = None,
+        transaction: InTransaction | None = None,
+        *,
+        disk: bool = False,
     ) -> "asyncio.Future[Appended]":
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Appended] = loop.create_future()
@@ -136,9 +144,9 @@ class FakeStreams:
         for _, end, batch in log.batches:
             if end > request.offset and (not parts or sum(map(len, parts)) + len(batch) <= request.max_bytes):
                 parts.append(memoryview(batch))
-        return Fetched(request.partition, parts, log.end_offset, log.start_offset)
+        return Fetched(request.partition, parts, log.end_offset, log.start_offset, last_stable_offset=log.end_offset)
 
-    async def list_offset(self, partition: StreamPartition, timestamp_ms: int) -> OffsetAt:
+    async def list_offset(self, partition: StreamPartition, timestamp_ms: int, *, committed: bool = False) -> OffsetAt:
         log = self.logs.get(partition, Log())
         if timestamp_ms == LATEST:
             return OffsetAt(log.end_offset, -1)

@@ -252,6 +252,22 @@ async def test_memory_below_the_frontier_does_not_serve_transactions() -> None:
             assert seen_by_client(found, 1) == ([], 3)
 
 
+async def test_a_frontier_that_passes_what_a_broker_never_saw_holds_up_nobody() -> None:
+    world = World(StreamSettings(flush_interval_ms=1, view_check_ms=0))
+    async with world.start(2) as ([writer, reader], partition):
+        one = Producer(world, 1)
+        await one.send(writer, partition, b"a")
+        assert (await fetch(reader, partition, 0, committed=False)).high_watermark == 1
+        await one.end(partition, committed=False)
+        view = await world.brokers.tables.create(partition.topic_id, "orders", 1)
+        await world.brokers.tables.commit(view, add=[], remove=[], frontier=(2,))
+        await advance_frontier(world.brokers.store, partition, 2)
+        assert seen_by_client(await fetch(reader, partition, 0), 0) == ([], 2)
+        await one.send(writer, partition, b"b")
+        await one.end(partition, committed=True)
+        assert seen_by_client(await fetch(reader, partition, 2, wait_ms=5_000), 2) == ([(2, b"b")], 4)
+
+
 async def test_a_gap_up_to_the_stable_offset_is_passed() -> None:
     """All that is left of the table is a gap, and right behind it a transaction is open."""
     world = World(StreamSettings(flush_interval_ms=1, view_check_ms=0))

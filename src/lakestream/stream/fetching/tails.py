@@ -66,6 +66,13 @@ class Tail:
         del self.extents[: bisect_right(self.extents, frontier, key=lambda extent: extent.end_offset)]
         del self.aborted[: bisect_left(self.aborted, frontier, key=lambda each: each.marker_offset)]
 
+    def pass_over_what_is_gone(self) -> None:
+        """A frontier has passed extents that were never loaded, and with them markers of what is before them: all of it
+        is in the table."""
+        if self.known_end < self.head.frontier:
+            self.extents.clear()
+            self.aborted.clear()
+
     def aborted_from(self, offset: int) -> Sequence[AbortedRange]:
         """Those that may have records at `offset` or behind it."""
         return self.aborted[bisect_left(self.aborted, offset, key=lambda each: each.marker_offset) :]
@@ -147,6 +154,7 @@ class Tails:
         head = tail.head
         try:
             tail.extend(await read_extents(self._store, partition, tail.known_end))
+            tail.pass_over_what_is_gone()
             tail.note_stable(head)
         except CorruptObject as error:
             self._damaged[partition] = error
