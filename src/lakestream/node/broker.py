@@ -92,6 +92,7 @@ async def _serve_as(
         wal=backends.wal,
         disk=settings.disk,
         has_external_catalog=bool(backends.external_catalog),
+        enlistment=enlister,
     )
     await engine.start()
     try:

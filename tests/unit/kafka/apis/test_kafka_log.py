@@ -192,7 +192,7 @@ def test_fetched_batches_carry_their_offsets() -> None:
         assert (empty.partition_index, empty.high_watermark, empty.records) == (1, 0, b"")
         assert (full.partition_index, full.high_watermark, full.last_stable_offset) == (0, 6, 6)
         assert struct.unpack_from(">q", full.records)[0] == 2
-        assert full.aborted_transactions is None
+        assert full.aborted_transactions == ()
 
     with_door(test)
 
