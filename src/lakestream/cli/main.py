@@ -23,6 +23,7 @@ COMMANDS = {
     "consume": "Read records from a topic.",
     "group": "List, describe, rewind and delete consumer groups.",
     "table": "Look at a topic's Iceberg table: query it with SQL, also as it was; tag it, roll it back.",
+    "mcp": "Serve the tools for agents over standard input and output.",
     "dlq": "Show records of typed topics that do not fit their schema; try them again.",
     "bucket": "Show whose a bucket is; make one that was moved or copied usable at its new address.",
     "recover": "Rebuild a lost metadata store from the bucket.",
@@ -36,7 +37,7 @@ COMMANDS = {
 FOLDERS = {
     **dict.fromkeys(("up", "cluster"), "local"),
     **dict.fromkeys(("broker", "http", "pipeline"), "services"),
-    **dict.fromkeys(("topic", "schema", "produce", "consume", "group", "demo"), "clients"),
+    **dict.fromkeys(("topic", "schema", "produce", "consume", "group", "demo", "mcp"), "clients"),
     **dict.fromkeys(("table", "dlq"), "tables"),
     **dict.fromkeys(("bucket", "recover"), "buckets"),
 }

@@ -26,6 +26,7 @@ from lakestream.http.iceberg.routes import Elsewhere, IcebergCatalog
 from lakestream.http.iceberg.tables import Freshen
 from lakestream.http.identity import Identified, principal_of
 from lakestream.http.lag import ReadLag, as_json
+from lakestream.http.mcp.door import McpDoor
 from lakestream.http.registry.routes import registry_app
 from lakestream.http.sql.routes import SqlRoutes
 from lakestream.metrics import HttpMetrics
@@ -50,12 +51,14 @@ def create_app(
     hosts: Sequence[str] = (),
     registry: SchemaRegistry | None = None,
     queries: Queries | None = None,
+    mcp: McpDoor | None = None,
 ) -> ASGIApp:
     """The tables behind `catalog` stay the caller's to close. `table_config` goes to engines with each table,
     `credentials` to those who ask for them; `freshen` runs before each load of a table; `lag` tells how far tables are
     behind; `ready` what keeps this process from serving, if anything does. `elsewhere` names the external catalog that
     has the tables: then nothing is served of them here. `hosts`: see `Guard`. `registry`: None if schemas are in one of
-    the owner's. `queries`: None if nobody may ask any."""
+    the owner's. `queries`: None if nobody may ask any; `mcp`: the same for
+    agents."""
     measured = metrics or HttpMetrics()
 
     async def health(_request: Request) -> Response:
@@ -93,6 +96,7 @@ def create_app(
             Route("/metrics", show_metrics, methods=["GET"]),
             Route("/lag", show_lag, methods=["GET"]),
             *([] if queries is None else SqlRoutes(queries).routes()),
+            *([] if mcp is None else [mcp.route()]),
             Mount("/iceberg", routes=iceberg.routes()),
             *([] if registry is None else [Mount("/registry", app=registry_app(registry))]),
         ],

@@ -68,9 +68,9 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
             return await lags.read(backends.runtime.clock.now_ms())
 
         tables = EngineCatalog(engines, topics, ALLOW_ALL, for_streams, defaults)
-        queries = None
+        queries = mcp = None
         if settings.query.workers:
-            queries = await stack.enter_async_context(
+            queries, mcp = await stack.enter_async_context(
                 open_queries(settings.query, backends, catalog, tables, freshener)
             )
 
@@ -87,6 +87,7 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
                 hosts=[place.host, told_host, *listed(place.hosts)],
                 registry=registry,
                 queries=queries,
+                mcp=mcp,
             ),
             log_config=None,
             access_log=False,

@@ -12,6 +12,8 @@ from lakestream.catalog.port import TableCatalog
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.tiles.local import LocalTiles
 from lakestream.frontier.settings import PipelineSettings
+from lakestream.http.mcp.door import McpDoor
+from lakestream.http.mcp.tools import StreamTools
 from lakestream.metadata.counters import cluster_id
 from lakestream.metadata.keys import citation_key
 from lakestream.metadata.topics.list import Topics
@@ -20,6 +22,7 @@ from lakestream.node.fresh import TableFreshener
 from lakestream.node.storage.backends import Backends
 from lakestream.node.storage.schemas import make_schemas
 from lakestream.node.storage.tables import io_properties
+from lakestream.query.exploring import Exploring
 from lakestream.query.looking import Tables
 from lakestream.query.processes import QueryProcesses
 from lakestream.query.queries import Queries
@@ -35,7 +38,7 @@ async def open_queries(
     catalog: TableCatalog,
     engines: EngineCatalog,
     freshener: TableFreshener | None,
-) -> AsyncIterator[Queries]:
+) -> AsyncIterator[tuple[Queries, McpDoor]]:
     """`freshener`: None where this process commits nothing."""
     lake = Lake(
         backends.store,
@@ -59,16 +62,19 @@ async def open_queries(
     _watch(backends, processes)
     cluster = await cluster_id(backends.store, backends.runtime)
     key = await citation_key(backends.store, secrets.token_bytes(_KEY_BYTES))
+    queries = Queries(
+        tables,
+        processes,
+        settings,
+        backends.runtime.clock,
+        cluster=cluster,
+        key=key,
+        metrics=QueryMetrics(backends.registry),
+    )
+    mcp = McpDoor(StreamTools(queries, Exploring(tables, queries)))
     try:
-        yield Queries(
-            tables,
-            processes,
-            settings,
-            backends.runtime.clock,
-            cluster=cluster,
-            key=key,
-            metrics=QueryMetrics(backends.registry),
-        )
+        async with mcp.running():
+            yield queries, mcp
     finally:
         await processes.close()
 

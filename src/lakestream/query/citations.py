@@ -23,12 +23,14 @@ _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 
 
 class CitedTable(msgspec.Struct, frozen=True, kw_only=True):
-    """`offsets`: by partition, the first that is not in the answer's rows. None: all rows of the snapshot."""
+    """`offsets`: by partition, the first that the query did not see. None: it saw all rows of the snapshot. `since`: by
+    partition, the first that it did see. None: all from the beginning."""
 
     name: str
     table_id: str
     snapshot_id: str | None
     offsets: tuple[int, ...] | None = None
+    since: tuple[int, ...] | None = None
 
 
 class Citation(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,6 +37,7 @@ from lakestream.query.citations import CitedTable
 from lakestream.query.questions import AsOf
 from lakestream.query.sources import SnapshotSource, Source, StreamSource
 from lakestream.table.reading.ranges import Ranges
+from lakestream.table.shape import TableShape
 
 Cut = Callable[[UUID], Awaitable[object]]
 """Commits what is in a topic's tail, if it can."""
@@ -61,6 +62,22 @@ class Seen:
 
     rows: Source
     cited: CitedTable
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFacts:
+    """A stream at one moment. `row_count` and `table_bytes`: of the table's files; `tail_bytes`: of the WAL behind."""
+
+    topic: Topic
+    table: str
+    shape: TableShape
+    ends: tuple[int, ...]
+    frontier: tuple[int, ...]
+    file_count: int
+    table_bytes: int
+    row_count: int
+    tail_bytes: int
+    snapshot_id: int | None
 
 
 class Tables:
@@ -113,7 +130,49 @@ class Tables:
             ends = await self._read_by(principal, as_of.group, found.topic, ends)
         elif as_of.offsets is not None:
             ends = _asked(found, as_of.offsets, ends)
-        return self._seen(found, tail, ends, raw=raw)
+        return self._seen(found, tail, ends, as_of.since, raw=raw)
+
+    async def listed(self, principal: Principal) -> list[Topic]:
+        """The topics that the caller may describe, in order of their names."""
+        return self._catalog.visible_topics(principal, await self._topics.list(), lambda topic: topic.name)
+
+    async def stream(self, principal: Principal, name: str) -> Found:
+        """A stream by the name of its topic or its table. Raises `UnknownTable`, `NotAuthorized`."""
+        *namespace, last = name.split(".")
+        for asked in dict.fromkeys((TableName(DEFAULT_NAMESPACE, name), TableName(tuple(namespace), last))):
+            if not asked.namespace:
+                continue
+            try:
+                found = await self.find(principal, asked)
+            except UnknownTable:
+                continue
+            if found.topic is not None:
+                return found
+        raise UnknownTable(f"there is no stream {name}: list_streams tells those that there are")
+
+    async def facts(self, found: Found) -> "StreamFacts":
+        """Of a stream."""
+        assert found.topic is not None
+        tail = await self._tail(found.topic)
+        view = tail.view
+        return StreamFacts(
+            topic=found.topic,
+            table=view.table,
+            shape=view.shape,
+            ends=tuple(readable_end(head) for _, head in sorted(tail.heads.items())),
+            frontier=view.frontier,
+            file_count=len(view.files),
+            table_bytes=sum(file.size_bytes for file in view.files),
+            row_count=sum(file.record_count for file in view.files),
+            tail_bytes=tail.due_bytes,
+            snapshot_id=view.snapshot_id,
+        )
+
+    async def ends(self, found: Found) -> tuple[int, ...]:
+        """Where the stream ends now. One round trip."""
+        assert found.topic is not None
+        heads = await self._heads(found.topic)
+        return tuple(readable_end(head) for _, head in sorted(heads.items()))
 
     async def cut(self, topic_id: UUID) -> bool:
         """False: nothing can be committed here."""
@@ -158,9 +217,12 @@ class Tables:
             raise RequestError(f"group {group} has committed no offset of topic {topic.name}")
         return {index: min(read.get(index, 0), end) for index, end in ends.items()}
 
-    def _seen(self, found: Found, tail: DueTail, ends: Mapping[int, int], *, raw: bool) -> Seen:
+    def _seen(
+        self, found: Found, tail: DueTail, ends: Mapping[int, int], since: Sequence[int] | None, *, raw: bool
+    ) -> Seen:
         # Rows below the log's start are history that retention has left in the table: engines see them, too.
-        below, above = Ranges.between(dict.fromkeys(ends, 0), ends).cut(tail.view.frontier)
+        starts = dict.fromkeys(ends, 0) | dict(enumerate(since or ()))
+        below, above = Ranges.between(starts, ends).cut(tail.view.frontier)
         wanted = {index: extents for index, extents in tail.due.items() if index in above.by_partition}
         wanted_tail = replace(tail, stable=replace(tail.stable, due=wanted))
         planned = plan_tail(self._lake, wanted_tail, tile_size=_TILE_BYTES)
@@ -186,6 +248,7 @@ class Tables:
             table_id=str(found.table_id),
             snapshot_id=None if view.snapshot_id is None else str(view.snapshot_id),
             offsets=tuple(ends.get(index, 0) for index in range(max(ends, default=-1) + 1)),
+            since=None if since is None else tuple(since),
         )
         return Seen(rows, cited)
 

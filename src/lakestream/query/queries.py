@@ -82,7 +82,7 @@ class Queries:
         """The same rows once more, or the reason why they are not there any more: never others."""
         check(citation, self._cluster, self._key)
         as_of = {
-            cited.name: AsOf(offsets=cited.offsets)
+            cited.name: AsOf(offsets=cited.offsets, since=cited.since)
             if cited.offsets is not None
             else AsOf(snapshot_id=cited.snapshot_id)
             for cited in citation.tables
@@ -174,13 +174,15 @@ class Queries:
             key = str(table.table_id), as_of
             if key not in by_id:
                 if as_of.time is not None and table.topic is not None:
-                    as_of = await self._until(principal, table, as_of.time, process)
+                    as_of = await self._until(principal, table, as_of.time, as_of.since, process)
                 is_raw = str(table.table_id) in raw
                 by_id[key] = await self._tables.at(principal, table, as_of, raw=is_raw)
             seen[named] = by_id[key]
         return seen
 
-    async def _until(self, principal: Principal, table: Found, time: str, process: QueryProcess) -> AsOf:
+    async def _until(
+        self, principal: Principal, table: Found, time: str, since: tuple[int, ...] | None, process: QueryProcess
+    ) -> AsOf:
         """The offsets of each partition before its first record of that time or later."""
         seen = await self._tables.at(principal, table, NOW, raw=True)
         run = RunQuery(
@@ -190,7 +192,7 @@ class Queries:
         ends = [*(seen.cited.offsets or ())]
         for each in msgspec.json.decode(done.body):
             ends[each["p"]] = each["o"]
-        return AsOf(offsets=tuple(ends))
+        return AsOf(offsets=tuple(ends), since=since)
 
     def _run(self, question: Question, found: Mapping[NamedTable, Found], seen: Mapping[NamedTable, Seen]) -> RunQuery:
         names = {(each.namespace.lower() or "default", each.name.lower()): each for each in found}

@@ -20,13 +20,18 @@ class AsOf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     offsets: tuple[int, ...] | None = None
     time: str | None = None
     group: str | None = None
+    since: tuple[int, ...] | None = None
+    """Beside one of the others: by partition the first offset that it does see."""
 
     def check(self) -> None:
-        given = [name for name in self.__struct_fields__ if getattr(self, name) is not None]
+        kinds = [name for name in self.__struct_fields__ if name != "since"]
+        given = [name for name in kinds if getattr(self, name) is not None]
         if len(given) > 1:
-            raise RequestError(f"as_of takes one of {', '.join(self.__struct_fields__)}, not {' and '.join(given)}")
-        if any(offset < 0 for offset in self.offsets or ()):
-            raise RequestError("as_of.offsets takes numbers from 0 on")
+            raise RequestError(f"as_of takes one of {', '.join(kinds)}, not {' and '.join(given)}")
+        if self.since is not None and self.snapshot_id is not None:
+            raise RequestError("as_of takes no since beside a snapshot_id")
+        if any(offset < 0 for offset in (*(self.offsets or ()), *(self.since or ()))):
+            raise RequestError("as_of.offsets and as_of.since take numbers from 0 on")
 
 
 NOW = AsOf()

@@ -21,7 +21,7 @@ class SentAsOf(AsOf, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tables: dict[str, AsOf] = msgspec.field(default_factory=dict)
 
     def of_all(self) -> AsOf:
-        return AsOf(snapshot_id=self.snapshot_id, offsets=self.offsets, time=self.time, group=self.group)
+        return AsOf(**{name: getattr(self, name) for name in AsOf.__struct_fields__})
 
 
 class SentQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -71,7 +71,7 @@ def known_of_group(group: DecodedGroup, schema: pa.Schema) -> pc.Expression:
         has_nulls = not statistics.has_null_count or statistics.null_count > 0
         if kind in _BY_NUMBERS:
             known.append(_between(leaf, statistics.min_raw, statistics.max_raw, kind, has_nulls=has_nulls))
-        elif kind == pa.string():
+        elif kind in (pa.string(), pa.binary()):
             known.append(_between(leaf, statistics.min, statistics.max, kind, has_nulls=has_nulls))
     return _all(*known)
 

@@ -1,0 +1,1 @@
+"""`/mcp`: streams for agents, over the Model Context Protocol."""

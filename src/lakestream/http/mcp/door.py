@@ -1,0 +1,38 @@
+"""`/mcp` on the HTTP door's port: streamable HTTP, stateless, one JSON answer for each request. Any door serves any."""
+
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from lakestream.http.mcp.tools import StreamTools
+
+_BODY_MOST: Final = 1 << 20
+
+
+class McpDoor:
+    """Serves while `running` is entered. Who may come at all the door's own guard has seen to."""
+
+    __name__ = "mcp"
+
+    def __init__(self, tools: StreamTools) -> None:
+        server = tools.server()
+        server.streamable_http_app(
+            stateless_http=True,
+            json_response=True,
+            max_request_body_size=_BODY_MOST,
+            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        )
+        self._manager: StreamableHTTPSessionManager = server.session_manager
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        return self._manager.run()
+
+    def route(self) -> Route:
+        return Route("/mcp", self)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._manager.asgi_app(scope, receive, send)
