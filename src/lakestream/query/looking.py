@@ -26,7 +26,7 @@ from lakestream.errors import (
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.advance import DueTail, ensure_table, plan_tail, read_tail
 from lakestream.frontier.moving.replacement import frontier_of
-from lakestream.frontier.moving.stable import NOBODY
+from lakestream.frontier.moving.stable import NOBODY, stable_end
 from lakestream.metadata.groups import committed_offsets
 from lakestream.metadata.log.head import Head
 from lakestream.metadata.log.partition import decode_head, head_address
@@ -125,7 +125,7 @@ class Tables:
             return await self._snapshot(principal, found, as_of)
         is_now = as_of.group is None and as_of.offsets is None
         tail = await self._tail(found.topic, whole=is_now)
-        ends = {index: tail.stable.ends.get(index, frontier_of(tail.view, index)) for index in tail.heads}
+        ends = _ends(tail)
         if as_of.group is not None:
             ends = await self._read_by(principal, as_of.group, found.topic, ends)
         elif as_of.offsets is not None:
@@ -153,13 +153,13 @@ class Tables:
     async def facts(self, found: Found) -> "StreamFacts":
         """Of a stream."""
         assert found.topic is not None
-        tail = await self._tail(found.topic)
+        tail = await self._tail(found.topic, whole=True)
         view = tail.view
         return StreamFacts(
             topic=found.topic,
             table=view.table,
             shape=view.shape,
-            ends=tuple(readable_end(head) for _, head in sorted(tail.heads.items())),
+            ends=tuple(end for _, end in sorted(_ends(tail).items())),
             frontier=view.frontier,
             file_count=len(view.files),
             table_bytes=sum(file.size_bytes for file in view.files),
@@ -172,7 +172,7 @@ class Tables:
         """Where the stream ends now. One round trip."""
         assert found.topic is not None
         heads = await self._heads(found.topic)
-        return tuple(readable_end(head) for _, head in sorted(heads.items()))
+        return tuple(stable_end(head) for _, head in sorted(heads.items()))
 
     async def cut(self, topic_id: UUID) -> bool:
         """False: nothing can be committed here."""
@@ -263,6 +263,10 @@ class Tables:
             snapshot_id=None if snapshot_id is None else str(snapshot_id),
         )
         return Seen(SnapshotSource(current.location, snapshot_id, self._io), cited)
+
+
+def _ends(tail: DueTail) -> dict[int, int]:
+    return {index: tail.stable.ends.get(index, frontier_of(tail.view, index)) for index in tail.heads}
 
 
 def _asked(found: Found, offsets: Sequence[int], ends: Mapping[int, int]) -> dict[int, int]:
