@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from simulator.bugs import BUGS
+from simulator.bugs import BUGS, stage_of
 from simulator.history import run
 from simulator.pool import explain, play
 
@@ -27,7 +27,7 @@ def main() -> int:
 def _show(console: Console, seed: int, bug: str) -> int:
     logging.disable(logging.CRITICAL)
     with BUGS[bug]() if bug else nullcontext():
-        report = run(seed)
+        report = run(seed, stage_of(bug))
     for line in report.trace:
         console.print(line)
     verdict = report.violation or "every invariant held"

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import NoReturn
 from uuid import UUID
 
+from lakestream.metadata.log.head import Extent
 from lakestream.model import StreamPartition
 from lakestream.table.view import View
 from simulator.batches import Row
@@ -192,6 +193,15 @@ class Auditor:
         moved = sum(offset >= frontier and found.get(offset) != value for offset, value in acked.items())
         if moved > moved_most:
             self.fail(f"I3: {moved} records of partition {partition.index} have moved, {moved_most} without receipt")
+
+    def placed_again(self, partition: StreamPartition, frontier: int, extent: Extent, entered_at: int) -> None:
+        """I1, of such a log: what the table has taken is known to be taken for as long as its object is there, whenever
+        rows were saved."""
+        if not self.forgetful and entered_at < frontier <= extent.base_offset:
+            self.fail(
+                f"I1: {extent.object_key} is in the table, at {partition.index}/{entered_at}, and at"
+                f" {extent.base_offset} of the rebuilt log again"
+            )
 
     def count_rebuilt(self, rows: Iterable[Row]) -> None:
         """I1, of such a log and its table: what no receipt tells of may be there once more for each epoch that it was

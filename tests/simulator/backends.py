@@ -75,7 +75,7 @@ class SimulatedObjects:
         world: World,
         *,
         stale_s: float = 0.0,
-        partial_deletes: bool = False,
+        partial_deletes: float = 0.0,
         place: str = "bucket",
         url: str = "simulated:/",
     ) -> None:
@@ -150,20 +150,24 @@ class SimulatedObjects:
             check_key(key)
 
         def apply() -> bool:
-            count = len(keys)
-            if self._partial_deletes and self._world.chance(0.2):
-                count = self._world.random.randrange(len(keys) + 1)
-            for key in keys[:count]:
+            chosen = keys
+            if self._partial_deletes and self._world.chance(self._partial_deletes):
+                chosen = self._world.random.sample(keys, self._world.random.randrange(len(keys) + 1))
+            for key in chosen:
                 if key in self.objects:
                     self.on_delete(key)
                     self._graves[key] = (self._world.loop.time(), self.objects.pop(key))
                     self.deletes += 1
                     self._world.trace(f"object {key} is deleted")
-            return count == len(keys)
+            return len(chosen) == len(keys)
 
         if not await self._world.operation(f"delete {len(keys)} objects", apply, place=self.place):
             self._world.trace("deletes were throttled")
             raise Unavailable("throttled after some of the deletes")
+
+    def is_back(self, key: str) -> bool:
+        """Whether a late request has put again what had been deleted."""
+        return key in self.objects and key in self._graves
 
     def _data(self, key: str) -> bytes:
         data = self.objects.get(key)

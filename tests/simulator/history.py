@@ -44,7 +44,7 @@ from simulator.membership import Membership
 from simulator.outsiders import EngineActor, OwnerActor
 from simulator.oxia_store import ON_OXIA, SimulatedOxiaStore, hasty
 from simulator.policies import MERGES, policy_of, suited
-from simulator.scene import draw_scene, with_group
+from simulator.scene import AS_DRAWN, Stage, draw_scene, with_group
 from simulator.tables import SimulatedTiles
 from simulator.typed import SETTINGS as TYPED_SETTINGS
 from simulator.typed import TYPED, Typing, simulated_replays, with_schemas
@@ -73,10 +73,10 @@ class Report:
     virtual_s: float
 
 
-def run(seed: int) -> Report:
+def run(seed: int, stage: Stage = AS_DRAWN) -> Report:
     """The same seed gives the same report, to the byte."""
     loop = SimulatedLoop()
-    history = History(seed, loop)
+    history = History(seed, loop, stage)
     violation: str | None = None
     try:
         with watched(history.auditor.fail), history.first_sequence(), made_small():
@@ -107,12 +107,13 @@ def made_small() -> Iterator[None]:
 class History:
     seed: int
     loop: SimulatedLoop
+    stage: Stage = AS_DRAWN
     topic: Topic | None = None
     tables: dict[str, View] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         random = Random(self.seed)
-        scene = with_group(draw_scene(random), self.seed)
+        scene = with_group(self.stage.set(draw_scene(random, self.stage.theme)), self.seed)
         kept = policy_of(self.seed, scene)
         self.policy = kept or MERGES
         self.scene = scene if kept is None else suited(scene, kept)

@@ -32,6 +32,7 @@ LOSSES: Final = (7, 3)
 """In every so many histories, those with this remainder, the store is lost now and then. Not drawn: what all others
 play stays the same."""
 _REST_S: Final = (0.05, 0.8)
+_LOOK_S: Final = 0.02
 
 Producers = dict[StreamPartition, dict[int, ProducerState]]
 Heads = dict[StreamPartition, Head]
@@ -71,16 +72,28 @@ class LossActor:
     async def live(self) -> None:
         saved: tuple[Heads, Producers] = {}, {}
         while True:
-            await asyncio.sleep(self._random.uniform(*_REST_S))
-            if self._random.random() < 0.4:
+            has_deleted = await self._rest()
+            if not has_deleted and self._random.random() < self._history.scene.saves:
                 saved = self._save()
             else:
                 await self._lose(saved)
 
+    async def _rest(self) -> bool:
+        """Until objects are deleted, at the longest for a while: what tells of others goes then, too."""
+        before = self._deletes()
+        left_s = self._random.uniform(*_REST_S)
+        while left_s > 0 and self._deletes() == before:
+            await asyncio.sleep(min(left_s, _LOOK_S))
+            left_s -= _LOOK_S
+        return self._deletes() != before
+
+    def _deletes(self) -> int:
+        return sum(each.deletes for each in self._history.every_store())
+
     def _save(self) -> tuple[Heads, Producers]:
         heads: Heads = {}
         saved: Producers = {}
-        self._deletes_before = sum(each.deletes for each in self._history.every_store())
+        self._deletes_before = self._deletes()
         for partition in self._history.partitions():
             shard = shard_of(partition)
             for entry in run_now(self._history.store.core.get([head_address(partition)])):
@@ -107,10 +120,11 @@ class LossActor:
                 if key.startswith(WAL_PREFIX):
                     wal[key] = data
                     written_at_ms[key] = min(each.written_at_ms[key], written_at_ms.get(key, each.written_at_ms[key]))
+        back = {key for each in history.every_store() for key in each.objects if each.is_back(key)}
         bucket = _Copy(wal, written_at_ms)
         view = history.watcher.view(history.topic.topic_id)
         in_table = history.watcher.table_rows(view)
-        is_recent = sum(each.deletes for each in history.every_store()) == self._deletes_before
+        is_recent = self._deletes() == self._deletes_before
         acked = {partition: dict(history.auditor.acked.get(partition, {})) for partition in history.partitions()}
         cluster = run_now(known_cluster(history.store.core))
         found = await find_wal(bucket, () if cluster is None else (cluster,), lambda _: None)  # type: ignore[arg-type]
@@ -134,6 +148,10 @@ class LossActor:
             below = [row for row in in_table if row.partition == partition.index]
             rows = [*below, *(row for row in tail if row.offset >= frontier)]
             history.auditor.audit_rebuilt(partition, frontier, told, rows, rebuilt.appended, rebuilt.left_out)
+            for extent in rebuilt.extents:
+                at = history.watcher.entered_at(partition, extent.object_key, extent.position)
+                if at is not None and extent.object_key not in back:
+                    history.auditor.placed_again(partition, frontier, extent, at)
             if is_recent:
                 history.auditor.count_rebuilt(rows)
 

@@ -12,7 +12,7 @@ from itertools import repeat
 from multiprocessing import get_context
 from typing import Final
 
-from simulator.bugs import BUGS
+from simulator.bugs import BUGS, stage_of
 from simulator.history import Report, run
 
 _CHUNK: Final = 20
@@ -60,14 +60,14 @@ def _settle_in() -> None:
 
 def _play(seeds: range, bug: str) -> list[Report]:
     with BUGS[bug]() if bug else nullcontext():
-        reports = [_run(seed) for seed in seeds]
+        reports = [_run(seed, bug) for seed in seeds]
     gc.collect()
     return reports
 
 
-def _run(seed: int) -> Report:
+def _run(seed: int, bug: str) -> Report:
     try:
-        report = run(seed)
+        report = run(seed, stage_of(bug))
     except Exception as error:
         error.add_note(f"in the history of seed {seed}")
         raise

@@ -1,15 +1,16 @@
 """What a seed chooses before a history begins: cast, settings and faults."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from lakestream.coordination.settings import GroupSettings
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.stream import StreamSettings
-from simulator.faults import Faults, Theme, draw_faults
+from simulator.faults import Aim, Faults, Theme, draw_faults
 
 _SEQUENCE_LAST: Final = (1 << 31) - 1
 _SHORT_MS: Final = 600
@@ -47,7 +48,7 @@ class Scene:
     recreations: int
     stale_s: float
     """How old a listing may be, and how long a deleted object may still be served."""
-    partial_deletes: bool
+    partial_deletes: float
     broker_ttl_ms: int
     rest_most_s: float
     """How long a pipeline rests that finds nothing to do."""
@@ -56,14 +57,41 @@ class Scene:
     stream: StreamSettings
     pipeline: PipelineSettings
     group: GroupSettings
+    saves: float = 0.4
+    """Where the store is lost now and then: how often rows are saved instead."""
 
 
-def draw_scene(random: Random) -> Scene:
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What a history is made to be about, whatever its seed draws: a planted bug that shows by a rare coincidence is
+    looked for where that is common. Mappings have fields of the scene and of its settings."""
+
+    theme: Theme | None = None
+    aims: tuple[Aim, ...] = ()
+    scene: Mapping[str, Any] = field(default_factory=dict)
+    stream: Mapping[str, Any] = field(default_factory=dict)
+    pipeline: Mapping[str, Any] = field(default_factory=dict)
+
+    def set(self, scene: Scene) -> Scene:
+        return replace(
+            scene,
+            faults=replace(scene.faults, aims=(*self.aims, *scene.faults.aims)),
+            stream=msgspec.structs.replace(scene.stream, **self.stream),
+            pipeline=msgspec.structs.replace(scene.pipeline, **self.pipeline),
+            **self.scene,
+        )
+
+
+AS_DRAWN: Final = Stage()
+
+
+def draw_scene(random: Random, wanted: Theme | None = None) -> Scene:
     """Histories of consumer groups are longer and have less of everything else, so that all cost about the same.
     An eager pipeline, which costs more, is that of some only: it makes objects old fast, and in a few histories they
     are old before their commits arrive. Where the topic is created again, clients go on long enough to notice. Where
     another engine is what it is about, the table moves in small steps: there is something to roll back to."""
-    theme: Theme = random.choices(("groups", "race", "recreation", "engine", "log"), (24, 4, 20, 8, 44))[0]
+    drawn: Theme = random.choices(("groups", "race", "recreation", "engine", "log"), (24, 4, 20, 8, 44))[0]
+    theme = wanted or drawn
     grouped, racing, recreating, outside = (theme == name for name in ("groups", "race", "recreation", "engine"))
     forgetful = random.random() < 0.1
     eager = racing or outside or (not grouped and random.random() < 0.2)
@@ -90,7 +118,7 @@ def draw_scene(random: Random) -> Scene:
         roll_back=random.choice((0.3, 0.6) if outside else (0.0, 0.4)),
         recreations=random.choice((1, 3)) if recreating else 0,
         stale_s=random.choice((0.0, 5.0)),
-        partial_deletes=random.random() < 0.3,
+        partial_deletes=0.2 if random.random() < 0.3 else 0.0,
         broker_ttl_ms=random.choice((2_000, 10_000)) if grouped else 20_000,
         rest_most_s=0.1 if racing else 0.2 if eager else 1.6,
         collects=1.0 if eager else 0.3,

@@ -58,7 +58,8 @@ class Watcher:
         self._log_starts: dict[str, int] = {}
         self._extents: dict[str, list[Extent]] = {}
         self._deleted: set[str] = set()
-        self._entered: set[tuple[str, str, int]] = set()
+        self._entered: dict[tuple[str, str, int], int] = {}
+        """Shard, object and position → the offset at which these bytes entered the log."""
         """Shard, object and position of every extent that ever was."""
         self._appended: dict[str, dict[bytes, int]] = {}
         """Shard → value → its offset, of everything that ever entered the log."""
@@ -317,13 +318,17 @@ class Watcher:
         place = (shard, extent.object_key, extent.position)
         if place in self._entered:
             self._auditor.fail(f"I1: {extent.object_key} enters {shard[-8:]} a second time, at {extent.base_offset}")
-        self._entered.add(place)
+        self._entered[place] = extent.base_offset
         data = (self.object_data(extent.object_key) or b"")[extent.position : extent.position + extent.length]
         appended = self._appended.setdefault(shard, {})
         for row in rows(data, 0, extent.base_offset):
             if row.value in appended:
                 self._auditor.entered_again(partition_of(shard), row)
             appended[row.value] = row.offset
+
+    def entered_at(self, partition: StreamPartition, object_key: str, position: int) -> int | None:
+        """None: these bytes never did."""
+        return self._entered.get((shard_of(partition), object_key, position))
 
     def _check_tail(self, shard: str, head: Head, extents: list[Extent]) -> None:
         """I4: what is not in an extent is in the table. I2: extents are dense up to the end."""

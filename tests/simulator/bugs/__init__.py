@@ -16,13 +16,15 @@ from simulator.bugs import (
     telling,
     typing,
 )
-from simulator.bugs.registry import BUGS, seeds_for
+from simulator.bugs.registry import BUGS, seeds_for, stage_of
+from simulator.bugs.searching import find
 
 __all__ = [
     "BUGS",
     "appending",
     "coordinating",
     "copying",
+    "find",
     "inserting",
     "keeping",
     "losing",
@@ -30,6 +32,7 @@ __all__ = [
     "oxia",
     "reading",
     "seeds_for",
+    "stage_of",
     "telling",
     "typing",
 ]

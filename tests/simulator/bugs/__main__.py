@@ -1,36 +1,30 @@
-"""`python -m simulator.bugs`: how many histories it takes to find each planted bug."""
+"""`python -m simulator.bugs [name …]`: how many histories it takes to find each planted bug."""
 
 import logging
 import os
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from typing import Final
 
-from simulator.bugs import BUGS, seeds_for
-from simulator.history import run
+from simulator.bugs import BUGS, find
 
-LIMIT: Final = int(os.environ.get("HISTORIES") or "1000")
+LIMIT: Final = int(os.environ.get("HISTORIES") or "2000")
 
 
-def first_seed(name: str) -> tuple[int | None, str]:
-    """The first seed that finds the bug, and what it finds."""
+def search(name: str) -> tuple[int, str] | None:
     logging.disable(logging.CRITICAL)
-    with BUGS[name]():
-        for seed in seeds_for(name, LIMIT):
-            violation = run(seed).violation
-            if violation is not None:
-                return seed, violation
-    return None, ""
+    return find(name, LIMIT)
 
 
-def main() -> int:
-    names = sorted(BUGS)
+def main(names: list[str]) -> int:
     missed = 0
-    with ProcessPoolExecutor() as pool:
-        for name, (seed, violation) in zip(names, pool.map(first_seed, names), strict=True):
-            missed += seed is None
-            print(f"{name:40} {seed or f'not in {LIMIT}'!s:>12}  {violation}", flush=True)
+    with ProcessPoolExecutor(int(os.environ.get("JOBS") or "0") or None) as pool:
+        for name, found in zip(names, pool.map(search, names), strict=True):
+            missed += found is None
+            number, violation = found or (f"not in {LIMIT}", "")
+            print(f"{name:48} {number!s:>12}  {violation}", flush=True)
     return missed
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(sys.argv[1:] or sorted(BUGS)))

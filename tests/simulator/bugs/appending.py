@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -23,7 +23,18 @@ from lakestream.stream.appending import append
 from lakestream.stream.appending.flush import Appended, Uploaded
 from lakestream.wal import WAL_PREFIX
 from simulator.backends import SimulatedObjects
-from simulator.bugs.registry import bug, swapped
+from simulator.bugs.registry import bug, staged, swapped
+from simulator.faults import Aim
+from simulator.scene import Stage
+
+_OVERTAKING: Final = Stage(
+    "log",
+    (Aim("put wal", "slow", 0.5, 30), Aim("transact log", "late request", 0.1, 8)),
+    scene={"brokers": 3, "producers": 2, "idempotent": 1.0, "batches_least": 5, "batches_most": 7, "sends_most": 12},
+    stream={"predecessor_wait_ms": 0},
+)
+"""Batches that come before their predecessors, which land at another broker when their producer has gone on in another
+epoch."""
 
 
 @bug
@@ -69,6 +80,7 @@ def commit_before_upload() -> Iterator[None]:
         yield
 
 
+@staged(Stage("race"))
 @bug
 def commit_ignores_the_fence() -> Iterator[None]:
     """A generation below the fence commits all the same."""
@@ -122,6 +134,13 @@ def unknown_outcome_decided_by_the_extent() -> Iterator[None]:
         yield
 
 
+@staged(
+    Stage(
+        aims=(Aim("transact log", "lost reply", 0.3, 20),),
+        scene={"collects": 1.0, "rest_most_s": 0.1},
+        pipeline={"generation_interval_ms": 20, "grace_ms": 0},
+    )
+)
 @bug
 def session_mark_dropped_too_early() -> Iterator[None]:
     """Marks go with every raise of the fence, above it or not."""
@@ -191,6 +210,7 @@ def sequences_checked_in_the_cache_alone() -> Iterator[None]:
         yield
 
 
+@staged(_OVERTAKING)
 @bug
 def old_epoch_accepted() -> Iterator[None]:
     """What a producer gave up lands after what it sent in its next epoch."""
@@ -232,6 +252,7 @@ def lower_sequence_taken_for_a_duplicate() -> Iterator[None]:
         yield
 
 
+@staged(_OVERTAKING)
 @bug
 def gap_told_without_closing_the_epoch() -> Iterator[None]:
     """A producer is sent into a new epoch while attempts of the old one can still land."""
@@ -246,6 +267,14 @@ def gap_told_without_closing_the_epoch() -> Iterator[None]:
         yield
 
 
+@staged(
+    Stage(
+        "log",
+        (Aim("transact log", "slow", 0.4, 40), Aim("transact log", "lost reply", 0.2, 10)),
+        scene={"producers": 2, "batches_least": 5, "batches_most": 7},
+        stream={"flush_interval_ms": 1, "flushes_in_flight": 3},
+    )
+)
 @bug
 def two_commit_loops() -> Iterator[None]:
     """An appender that was started twice commits two flushes at once, and they overwrite each other's mark."""
@@ -272,6 +301,7 @@ def two_commit_loops() -> Iterator[None]:
         yield
 
 
+@staged(Stage("recreation", (Aim("transact log", "repeated request", 0.3, 20),)))
 @bug
 def late_creation_of_a_log() -> Iterator[None]:
     """A head is made wherever there is none: a request that arrives once more brings a deleted log back."""

@@ -12,7 +12,9 @@ from lakestream.metadata import groups
 from lakestream.metadata.store import Address, Lease, Transaction
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.stream.rights import FoundTopics, TopicRights
-from simulator.bugs.registry import bug, swapped
+from simulator.bugs.registry import bug, staged, swapped
+from simulator.faults import Aim
+from simulator.scene import Stage
 
 GROUPS: Final = "group/"
 """How the shards of groups begin."""
@@ -26,6 +28,7 @@ def lease_without_fence() -> Iterator[None]:
         yield
 
 
+@staged(Stage("groups", (Aim("transact group", "late request", 0.3, 12),)))
 @bug
 def late_save_of_a_generation() -> Iterator[None]:
     """A save of the group's generation checks only the lease: one whose reply was lost lands after a newer one."""
@@ -33,6 +36,7 @@ def late_save_of_a_generation() -> Iterator[None]:
         yield
 
 
+@staged(Stage("groups", (Aim("transact group", "late request", 0.3, 12),)))
 @bug
 def late_commit_of_offsets() -> Iterator[None]:
     """A commit of offsets checks only lease and generation: one whose reply was lost lands after a newer one."""
@@ -68,6 +72,7 @@ def unlock_of_anothers_lock() -> Iterator[None]:
         yield
 
 
+@staged(Stage("groups"))
 @bug
 def offsets_by_a_cached_name() -> Iterator[None]:
     """Offsets are committed and fetched for the topic that had the name when this broker last looked."""
@@ -82,6 +87,7 @@ def offsets_by_a_cached_name() -> Iterator[None]:
         yield
 
 
+@staged(Stage("groups", (Aim("transact group", "crash", 0.2, 8),)))
 @bug
 def members_forgotten_at_a_takeover() -> Iterator[None]:
     """A new coordinator goes on from the generation, but begins without members."""
@@ -94,6 +100,7 @@ def members_forgotten_at_a_takeover() -> Iterator[None]:
         yield
 
 
+@staged(Stage("groups", (Aim("transact group", "crash", 0.2, 8),)))
 @bug
 def members_answered_before_they_are_stored() -> Iterator[None]:
     """Members hear of a generation and their assignments a little before these are on their way to the store."""
@@ -108,6 +115,7 @@ def members_answered_before_they_are_stored() -> Iterator[None]:
         yield
 
 
+@staged(Stage("groups"))
 @bug
 def offsets_of_a_group_in_use_lapse() -> Iterator[None]:
     """The sweeper looks at when offsets were committed, and not whether anybody is in the group."""
@@ -120,6 +128,7 @@ def offsets_of_a_group_in_use_lapse() -> Iterator[None]:
         yield
 
 
+@staged(Stage("groups"))
 @bug
 def unused_name_forgotten_without_a_check() -> Iterator[None]:
     """Whoever gives a group back takes claim and lease away, whoever has them by now."""

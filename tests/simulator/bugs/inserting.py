@@ -10,11 +10,13 @@ import msgspec
 from lakestream.frontier.collecting import collector
 from lakestream.metadata.inserts import DoneInsert, Inserts, LiveInsert, UndecidedInsert, sessions_of
 from lakestream.stream.inserting.inserter import Inserter
-from simulator.bugs.registry import insert_bug, insert_loss_bug, swapped
+from simulator.bugs.registry import insert_bug, insert_loss_bug, staged, swapped
+from simulator.scene import Stage
 
 _NEVER_RESERVED: Final = 1_000_000
 
 
+@staged(Stage(pipeline={"generation_interval_ms": 20, "grace_ms": 0}, scene={"collects": 1.0, "rest_most_s": 0.1}))
 @insert_bug
 def objects_of_inserts_taken_for_dead() -> Iterator[None]:
     """What no log names yet nobody needs, so the collector thinks."""

@@ -1,7 +1,7 @@
 """Bugs in the upkeep of tables: merges, folds and retention."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from support.tables.simulated import SimulatedTables
@@ -15,7 +15,11 @@ from lakestream.frontier.upkeep import compaction, maintenance, retention, rewri
 from lakestream.frontier.upkeep.retention import Retirement
 from lakestream.stream.fetching.views import ViewCache
 from lakestream.table.view import View
-from simulator.bugs.registry import swapped, upkeep_bug
+from simulator.bugs.registry import staged, swapped, upkeep_bug
+from simulator.faults import Aim
+from simulator.scene import Stage
+
+_SLEEPY: Final = Stage(aims=(Aim("get tables", "pause", 0.1, 6), Aim("transact table", "pause", 0.1, 6)))
 
 
 @upkeep_bug
@@ -32,6 +36,7 @@ def rows_dropped_before_the_log_start() -> Iterator[None]:
         yield
 
 
+@staged(Stage(aims=(Aim("get log", "slow", 0.3, 30), Aim("range log", "slow", 0.3, 30)), stream={"view_check_ms": 0}))
 @upkeep_bug
 def head_older_than_the_view() -> Iterator[None]:
     """A broker takes rows that retention took for a gap: it has not heard of the log start that passed them."""
@@ -78,6 +83,7 @@ def merged_files_discarded_after_an_unknown_outcome() -> Iterator[None]:
         yield
 
 
+@staged(Stage(aims=(Aim("transact table", "slow", 0.4, 30), Aim("put tables", "slow", 0.2, 30))))
 @upkeep_bug
 def merged_files_collected_before_their_commit() -> Iterator[None]:
     """A merged file that no table names is taken for an orphan, whatever its name says."""
@@ -113,6 +119,7 @@ def fold_leaves_what_was_folded() -> Iterator[None]:
         yield
 
 
+@staged(_SLEEPY)
 @upkeep_bug
 def mirror_of_a_view_from_before_the_log() -> Iterator[None]:
     """A Delta mirror reads the table first and the log second: one that slept in between puts Delta back."""

@@ -10,9 +10,12 @@ from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving import advance
 from lakestream.stream.appending import append
 from lakestream.wal import Placed, Receipt, SectionReceipt
-from simulator.bugs.registry import loss_bug, swapped
+from simulator.bugs.registry import loss_bug, staged, swapped
+from simulator.faults import Aim
+from simulator.scene import Stage
 
 
+@staged(Stage(scene={"saves": 0.0, "idempotent": 1.0, "brokers": 3}))
 @loss_bug
 def refusals_not_marked_in_receipts() -> Iterator[None]:
     """A receipt says where a section begins in the log: what was refused of it counts as appended."""
@@ -43,6 +46,13 @@ def table_commit_before_its_receipt() -> Iterator[None]:
         yield
 
 
+@staged(
+    Stage(
+        aims=(Aim("delete", "crash", 0.2, 6),),
+        scene={"partial_deletes": 0.8, "collects": 1.0, "rest_most_s": 0.1, "saves": 0.1},
+        pipeline={"generation_interval_ms": 20, "grace_ms": 0},
+    )
+)
 @loss_bug
 def receipts_deleted_with_their_object() -> Iterator[None]:
     """Dead objects go one by one, and with them what they tell of those that are left."""
@@ -63,6 +73,7 @@ def receipts_deleted_with_their_object() -> Iterator[None]:
         yield
 
 
+@staged(Stage(scene={"saves": 0.0, "idempotent": 1.0, "brokers": 3}))
 @loss_bug
 def sections_appended_as_they_were_written() -> Iterator[None]:
     """Of a producer of which nothing is known whatever comes first begins: what was before it is shut out."""

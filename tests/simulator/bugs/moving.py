@@ -23,9 +23,12 @@ from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.model import DataFile, StreamPartition
 from lakestream.table.view import View
 from simulator import outsiders
-from simulator.bugs.registry import bug, swapped
+from simulator.bugs.registry import bug, staged, swapped
+from simulator.faults import Aim
+from simulator.scene import Stage
 
 
+@staged(Stage("race"))
 @bug
 def delete_without_fence() -> Iterator[None]:
     """The collector trusts age: a broker that slept between PUT and commit finds its object gone."""
@@ -38,6 +41,7 @@ def delete_without_fence() -> Iterator[None]:
         yield
 
 
+@staged(Stage("race"))
 @bug
 def delete_before_the_grace() -> Iterator[None]:
     """Whatever no extent names is collected at once, also what was uploaded a moment ago."""
@@ -51,6 +55,7 @@ def delete_before_the_grace() -> Iterator[None]:
         yield
 
 
+@staged(Stage("race"))
 @bug
 def extents_read_before_the_fence() -> Iterator[None]:
     """Right steps, wrong order: what commits between the two is not seen."""
@@ -62,12 +67,13 @@ def extents_read_before_the_fence() -> Iterator[None]:
         return await fence(store, partition, above)
 
     async def read_before(store: Any, partition: StreamPartition) -> Any:
-        return seen.pop((id(store), partition))
+        return seen[id(store), partition]
 
     with swapped(collector, fence, read_then_fence), swapped(collector, read, read_before):
         yield
 
 
+@staged(Stage(aims=(Aim("transact table", "lost reply", 0.3, 10),)))
 @bug
 def orphan_reaped_too_early() -> Iterator[None]:
     """Files are deleted though the outcome of their commit is not known."""
@@ -84,6 +90,7 @@ def orphan_reaped_too_early() -> Iterator[None]:
         yield
 
 
+@staged(Stage("engine"))
 @bug
 def marker_lost_with_its_snapshot() -> Iterator[None]:
     """The frontier is worked out from the rows that are left, not kept on its own."""
@@ -107,17 +114,18 @@ def marker_lost_with_its_snapshot() -> Iterator[None]:
 def frontier_moved_back_by_a_zombie() -> Iterator[None]:
     """The commit does not check that its ranges start at the table's frontier, nor the catalog that it falls."""
     with (
-        swapped(advance, advance.replaceable, lambda planned_on, now, ranges: ()),
+        swapped(advance, advance.replaceable, lambda *_: ()),
         _unchecked_commits(),
     ):
         yield
 
 
+@staged(Stage("engine", scene={"pipelines": 2}))
 @bug
 def replaces_whatever_is_new() -> Iterator[None]:
     """A late commit takes every file for an earlier part of its own rows that it did not plan on."""
 
-    def careless(planned_on: View, now: View, ranges: Sequence[Range]) -> tuple[DataFile, ...] | None:
+    def careless(planned_on: View, now: View, ranges: Sequence[Range], *_: Any) -> tuple[DataFile, ...] | None:
         if any(frontier_of(now, each.partition) >= each.end for each in ranges):
             return None
         known = {file.path for file in planned_on.files}
@@ -165,6 +173,7 @@ def property_only_commit() -> Iterator[None]:
         yield
 
 
+@staged(Stage("engine", scene={"roll_back": 0.6}))
 @bug
 def rollback_takes_the_frontier_along() -> Iterator[None]:
     """An owner's rollback to an older snapshot brings its frontier back, and nothing refuses that."""

@@ -1,14 +1,18 @@
 """Bugs in the root row's protocol, by which many keys change together on a store that changes one at a time."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from lakestream.errors import Unavailable
 from lakestream.metadata.stores.oxia.service import OxiaService, Stamp
 from lakestream.metadata.stores.oxia.shards import applying, root, rows, writing
 from lakestream.metadata.stores.oxia.shards.root import Grave, Overlay, Redo, Root, RootAt
 from lakestream.metadata.stores.oxia.shards.writing import KnownRoot, Writer, find_own, finish
-from simulator.bugs.registry import oxia_bug, swapped
+from simulator.bugs.registry import oxia_bug, staged, swapped
+from simulator.faults import Aim
+from simulator.scene import Stage
+
+_LATE_ROWS: Final = Stage(aims=(Aim("apply", "repeated request", 0.4, 40), Aim("apply", "slow", 0.2, 20)))
 
 
 @oxia_bug
@@ -36,6 +40,7 @@ def redo_not_finished_by_the_next_writer() -> Iterator[None]:
         yield
 
 
+@staged(_LATE_ROWS)
 @oxia_bug
 def stale_row_resurrected() -> Iterator[None]:
     """No grave hides a row that was put, late, where a newer delete had been."""
@@ -43,6 +48,7 @@ def stale_row_resurrected() -> Iterator[None]:
         yield
 
 
+@staged(_LATE_ROWS)
 @oxia_bug
 def graves_dropped_unswept() -> Iterator[None]:
     """What lies below a grave is not removed before the grave is forgotten."""
@@ -54,6 +60,7 @@ def graves_dropped_unswept() -> Iterator[None]:
         yield
 
 
+@staged(_LATE_ROWS)
 @oxia_bug
 def rows_count_however_late() -> Iterator[None]:
     """A row that was put after its grave was dropped counts."""
@@ -62,6 +69,7 @@ def rows_count_however_late() -> Iterator[None]:
         yield
 
 
+@staged(_LATE_ROWS)
 @oxia_bug
 def reader_does_not_read_the_root_again() -> Iterator[None]:
     """Rows of several moments are taken for one."""

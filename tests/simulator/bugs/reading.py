@@ -13,8 +13,9 @@ from lakestream.metadata.topics.tables import table_name
 from lakestream.model import StreamPartition
 from lakestream.stream.fetching import cache, fetch, tails, views
 from lakestream.table.view import View
-from simulator.bugs.registry import bug, swapped
+from simulator.bugs.registry import bug, staged, swapped
 from simulator.outsiders import TOPIC
+from simulator.scene import Stage
 
 
 @bug
@@ -80,6 +81,7 @@ def deleted_rows_served_from_memory() -> Iterator[None]:
         yield
 
 
+@staged(Stage("engine"))
 @bug
 def reader_routed_by_the_head() -> Iterator[None]:
     """Below head.frontier an older view is asked, and what it lacks is taken for a gap."""

@@ -12,13 +12,16 @@ from simulator.inserting import INSERTS
 from simulator.losses import LOSSES
 from simulator.oxia_store import ON_OXIA
 from simulator.policies import KEPT
+from simulator.scene import AS_DRAWN, Stage
 from simulator.typed import TYPED
 
 Plant = Callable[[], AbstractContextManager[None]]
+Bug = Callable[[], Iterator[None]]
 BUGS: Final[dict[str, Plant]] = {}
 _SHOWN_IN: Final[dict[str, tuple[int, int]]] = {}
 """Bug → in every so many histories, those with this remainder, it can show. Of the others: in all."""
 _ON_OXIA: Final[set[str]] = set()
+_STAGES: Final[dict[str, Stage]] = {}
 
 
 def bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
@@ -67,6 +70,21 @@ def typed_bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None
     """One that shows only where the topic is typed."""
     _SHOWN_IN[_name(plant)] = TYPED
     return bug(plant)
+
+
+def staged(stage: Stage) -> Callable[[Bug], Bug]:
+    """One that shows by a rare coincidence: it is looked for in histories that are about that."""
+
+    def enter(plant: Bug) -> Bug:
+        _STAGES[_name(plant)] = stage
+        return plant
+
+    return enter
+
+
+def stage_of(name: str) -> Stage:
+    """On which its histories are played. The empty name: none is planted."""
+    return _STAGES.get(name, AS_DRAWN)
 
 
 def swapped(owner: Any, real: Callable[..., Any], planted: Any) -> AbstractContextManager[Any]:

@@ -13,7 +13,9 @@ from lakestream.metadata.brokers import Brokers
 from lakestream.metadata.feed import Changes, Feed, Touches
 from lakestream.metadata.log.head import Head
 from lakestream.metadata.topics.list import Topic
-from simulator.bugs.registry import bug, door_bug, swapped
+from simulator.bugs.registry import bug, door_bug, staged, swapped
+from simulator.faults import Aim
+from simulator.scene import Stage
 
 
 @bug
@@ -27,6 +29,7 @@ def touch_lost_and_no_sweep() -> Iterator[None]:
         yield
 
 
+@staged(Stage("log", (Aim("transact log", "crash", 0.2, 4),)))
 @bug
 def dead_brokers_touches_are_not_missed() -> Iterator[None]:
     """Nobody asks what a broker that died would have told, and no pipeline looks at what it was not told of. Brokers
@@ -54,6 +57,7 @@ def dead_brokers_touches_are_not_missed() -> Iterator[None]:
         yield
 
 
+@staged(Stage(aims=(Aim("transact feed", "slow", 0.5, 20), Aim("transact feed", "lost request", 0.3, 20))))
 @door_bug
 def cut_trusts_the_feed() -> Iterator[None]:
     """A cut takes a topic that no broker has touched since the last one for caught up."""
