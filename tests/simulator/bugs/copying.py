@@ -62,9 +62,9 @@ def switch_overtakes() -> Iterator[None]:
     """What comes after a change of profile does not wait for what is under way."""
     real = Lanes.append
 
-    def hasty(self: Lanes, partition: Any, run: Any, batch: Any = None, *, disk: bool = False) -> asyncio.Future[Any]:
+    def hasty(self: Lanes, *appended: Any, disk: bool = False) -> asyncio.Future[Any]:
         lane = self._disk if disk and self._disk is not None else self._bucket
-        return lane.append(partition, run, batch)
+        return lane.append(*appended)
 
     def plain(self: Lanes, *more: Any) -> None:
         real_init(self, *more)
