@@ -119,7 +119,7 @@ store-tools: # S3, Google's and Azure's store on this machine: two need Go, Azur
 	echo "Azurite is not here, and its tests want it: install npm" >&2
 
 test: .cache/kernels lint jars nessie-jar kcat ## Everything a change must pass
-	$(JAVA) $(TEST_ENV) $(PYTEST) -m "not slow" $(PYTEST_ARGS)
+	$(JAVA) $(TEST_ENV) LAKESTREAM_EXAMPLES_SHARE=0.5 $(PYTEST) -m "not slow" $(PYTEST_ARGS)
 
 test-all: .cache/kernels lint jars nessie-jar kcat registry-jars hive-jars spark-s3-jars yarn-jars trino-jars kit-jars store-tools oxia ## The same, and the slow tests
 	$(JAVA) $(TEST_ENV) LAKESTREAM_RCK_JARS=$(KIT_JARS) $(PYTEST) $(PYTEST_ARGS)

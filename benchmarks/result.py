@@ -21,7 +21,7 @@ class Curve(TypedDict):
 
 class Result(TypedDict):
     """`ratio` is ours to the peer's, or to the target figure where there is no peer. `bound`: whether what the target
-    stands beside must be at least or at most that."""
+    stands beside must be at least or at most that. `quick`: of a quick run, not to quote."""
 
     name: str
     ours: float
@@ -32,6 +32,7 @@ class Result(TypedDict):
     bound: Literal["least", "most"]
     met: bool
     curve: NotRequired[Curve]
+    quick: NotRequired[bool]
 
 
 def versus(name: str, ours: float, peer: float, unit: str, *, at_least: float) -> Result:

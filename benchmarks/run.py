@@ -1,7 +1,12 @@
-"""`make bench`: every measurement, one table of ratios, benchmarks/results.json and the plots of it."""
+"""`make bench`: every measurement, one table of ratios, benchmarks/results.json and the plots of it.
+
+Single parts (`python -m benchmarks.run produce consume`) write nothing, unless MERGE=1 puts their results in the place
+of those of the same name; those of a quick run say so.
+"""
 
 import importlib
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -37,6 +42,9 @@ PARTS = (
 )
 
 
+MERGE = os.environ.get("MERGE", "") not in ("", "0")
+
+
 def main() -> int:
     console = Console(width=132)
     wanted = sys.argv[1:] or PARTS
@@ -48,11 +56,20 @@ def main() -> int:
         results += measured
         console.print(f"{name}: done after {time.monotonic() - started:.0f} s")
     console.print(_table(results))
-    if not QUICK and tuple(wanted) == PARTS:
+    if MERGE:
+        results = _merged(results)
+    if MERGE or (not QUICK and tuple(wanted) == PARTS):
         RESULTS.write_text(json.dumps(results, indent=2) + "\n")
         written = [RESULTS, write_measured(results), *draw(results)]
         console.print(f"Written: {', '.join(str(path.relative_to(Path.cwd())) for path in written)}.")
     return 0
+
+
+def _merged(fresh: list[Result]) -> list[Result]:
+    kept: dict[str, Result] = {result["name"]: result for result in json.loads(RESULTS.read_text())}
+    for result in fresh:
+        kept[result["name"]] = {**result, "quick": True} if QUICK else result
+    return list(kept.values())
 
 
 def _table(results: list[Result]) -> Table:

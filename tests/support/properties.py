@@ -1,5 +1,5 @@
-"""How many examples a property test tries: a share of what it asks for, so that `make check` is quick and `make test`
-is thorough. No example has a deadline, for a loaded machine is slow."""
+"""How many examples a property test tries: all that it asks for in `make test-all`, half in `make test`, a fifth in
+`make check`. No example has a deadline, for a loaded machine is slow."""
 
 import os
 from typing import Any

@@ -1,5 +1,6 @@
 """`lakestream cluster up`: a whole cluster in one command, which survives its parts and ends with all of them."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -91,6 +92,9 @@ def test_a_cluster_survives_its_parts_and_ends_with_all_of_them(
     }
     running = start("cluster", "up", environment=variables)
     running.wait_for("Ctrl-C stops everything", READY_S)
+    second = cli("cluster", "up", environment=variables)
+    assert second.returncode == 1
+    assert f"is in use by process {running.process.pid}" in second.stderr
     bootstrap = ",".join(f"{HOST}:{first + index}" for index in range(3))
     _produce(bootstrap, 0, 100)
     assert sorted(_consume(bootstrap, 100)) == list(range(100))
@@ -130,3 +134,18 @@ def test_what_is_missing_is_told(
     done = cli("cluster", "up", "--data", str(folder / "data"), environment=nothing)
     assert done.returncode == 1
     assert "has objects of versitygw, which is not here any more: install it again" in done.stderr
+
+
+def test_one_that_runs_keeps_its_directory(
+    cli: Callable[..., "subprocess.CompletedProcess[str]"], folder: Path
+) -> None:
+    data = folder / "data"
+    data.mkdir()
+    with (data / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("4711\n")
+        lock.flush()
+        done = cli("cluster", "up", "--data", str(data))
+    assert done.returncode == 1
+    assert "is in use by process 4711: stop that lakestream, or choose another" in " ".join(done.stderr.split())
+    assert sorted(path.name for path in data.iterdir()) == ["lock", "logs"]

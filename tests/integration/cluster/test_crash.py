@@ -201,6 +201,7 @@ def world(cluster: Callable[..., ProcessWorld], start: Callable[..., Running], c
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(400)
 def test_killed_and_paused_under_load(world: Callable[..., CrashWorld], java: str) -> None:

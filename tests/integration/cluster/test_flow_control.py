@@ -165,7 +165,7 @@ def test_a_slow_bucket_is_felt_at_the_sockets(cluster: Callable[..., ProcessWorl
 @pytest.mark.timeout(200)
 def test_consumers_that_do_not_read_share_one_budget(cluster: Callable[..., ProcessWorld]) -> None:
     made = cluster(1, environment=SMALL)
-    batches = 200
+    batches = 120
 
     async def main() -> Peak:
         client = await Client.connect(made.ports[0])
@@ -175,7 +175,7 @@ def test_consumers_that_do_not_read_share_one_budget(cluster: Callable[..., Proc
             assert topic.partition_responses[0].error_code is ErrorCode.none
         deaf = []
         with _peak(made.brokers[0].process.pid) as peak:
-            for number in range(60):
+            for number in range(40):
                 reader, writer = await asyncio.open_connection(HOST, made.ports[0], limit=1)
                 deaf.append((reader, writer))
                 for step in range(8):

@@ -1,47 +1,15 @@
 """Profiles under load, with librdkafka: switched, with stores lost, spilled, out of reach."""
 
-import asyncio
-import shutil
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from threading import Event, Thread
-from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from support.servers.s3 import environment, make_bucket, s3_server
-from support.worlds.embedded import Embedded, embedded
-
-from lakestream import metadata
-from lakestream.metadata.disks import disk_rows
-
-TOPIC = "profiles"
-PARTITIONS = 3
-DEADLINE_S = 120.0
-
-
-def three(folder: Path, **more: Any) -> dict[str, Any]:
-    """Settings of brokers with three disk stores, which look after them quickly. Little is kept in memory: what
-    consumers read they read from stores."""
-    stores = ",".join(f"file://{folder}/{name}" for name in "abc")
-    return {
-        "disk.stores": stores,
-        "disk.check_ms": 100,
-        "disk.keep_interval_ms": 200,
-        "stream.tail_cache_bytes": 0,
-        "stream.broker_ttl_ms": 3_000,
-        **{f"disk.{name}": value for name, value in more.items()},
-    }
-
-
-def make_topic(brokers: Embedded, profile: str) -> AdminClient:
-    admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
-    topic = NewTopic(TOPIC, PARTITIONS, config={"lakestream.profile": profile})
-    admin.create_topics([topic])[TOPIC].result(30)
-    return admin
+from support.worlds.disks import TOPIC, Load, check_all_there, is_whole, lose, make_topic, objects_in, three, wait_for
+from support.worlds.embedded import embedded
 
 
 def switch(admin: AdminClient, profile: str) -> None:
@@ -49,108 +17,6 @@ def switch(admin: AdminClient, profile: str) -> None:
     resource = ConfigResource(ConfigResource.Type.TOPIC, TOPIC, incremental_configs=[entry])
     [done] = admin.incremental_alter_configs([resource]).values()
     done.result(30)
-
-
-class Load:
-    """An idempotent producer that counts up in every partition until it is left."""
-
-    def __init__(self, brokers: Embedded) -> None:
-        self._producer = Producer(
-            {
-                "bootstrap.servers": brokers.bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 0,
-                "delivery.timeout.ms": 110_000,
-            }
-        )
-        self._stop = Event()
-        self._thread = Thread(target=self._run)
-        self.sent = 0
-        self.acked = 0
-        self.errors: list[str] = []
-
-    def __enter__(self) -> "Load":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        assert self._producer.flush(DEADLINE_S) == 0
-        assert self.errors == []
-        assert self.acked == self.sent * PARTITIONS > 0
-
-    def grows(self, by: int = 50) -> None:
-        """Returns when so many more are acknowledged."""
-        goal = self.acked + by
-        wait_for(lambda: self.acked >= goal)
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            for partition in range(PARTITIONS):
-                self._producer.produce(TOPIC, b"%d" % self.sent, partition=partition, on_delivery=self._delivered)
-            self.sent += 1
-            self._producer.poll(0.002)
-
-    def _delivered(self, error: object, _: object) -> None:
-        if error is not None:
-            self.errors.append(str(error))
-        else:
-            self.acked += 1
-
-
-def wait_for(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def check_all_there(brokers: Embedded, count: int) -> None:
-    """Every partition has 0, 1, 2 … in this order, each once."""
-    consumer = Consumer({"bootstrap.servers": brokers.bootstrap, "group.id": "reader", "auto.offset.reset": "earliest"})
-    try:
-        consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
-        seen: dict[int, list[int]] = {index: [] for index in range(PARTITIONS)}
-        deadline = time.monotonic() + DEADLINE_S
-        while sum(map(len, seen.values())) < count * PARTITIONS:
-            assert time.monotonic() < deadline, {index: len(values) for index, values in seen.items()}
-            for message in consumer.consume(1000, 0.5):
-                if message.error() is None:
-                    seen[message.partition()].append(int(message.value()))
-                else:
-                    assert message.error().retriable(), message.error()
-        for message in consumer.consume(1000, 0.5):
-            assert message.error() is not None, f"one too many: {message.value()}"
-        assert seen == {index: list(range(count)) for index in range(PARTITIONS)}
-    finally:
-        consumer.close()
-
-
-def objects_in(folder: Path) -> list[str]:
-    return [path.name for path in folder.rglob("*.wal")]
-
-
-def lose(folder: Path) -> None:
-    """At once: brokers may write there meanwhile, and make it anew."""
-    gone = folder.with_name(f"{folder.name}-{time.monotonic_ns()}")
-    folder.rename(gone)
-    shutil.rmtree(gone)
-
-
-def is_whole(data: Path, folder: Path) -> bool:
-    """Whether the metadata store counts on it."""
-
-    async def read() -> dict[str, str]:
-        store = await metadata.open(f"sqlite://{data}/metadata.db")
-        try:
-            return {row.url: row.label for row in await disk_rows(store)}
-        finally:
-            await store.close()
-
-    labels = [path.read_text() for path in folder.glob("lakestream/disk/*.label")]
-    with asyncio.Runner() as runner:
-        return runner.run(read())[f"file://{folder}"] in labels
 
 
 def test_a_topic_is_switched_under_load(tmp_path: Path) -> None:

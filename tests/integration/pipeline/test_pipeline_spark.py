@@ -123,6 +123,7 @@ async def test_killed_while_files_are_written_and_after_the_commit(tmp_path: Pat
     await data.check_whole()
 
 
+@pytest.mark.slow
 async def test_two_at_once_and_one_asleep(tmp_path: Path) -> None:
     """One is stopped in the middle of its work (SIGSTOP), another does it all, then the sleeper wakes up."""
     data = Data(tmp_path / "data")
@@ -185,6 +186,7 @@ def test_what_is_derived_is_brought_on_too(tmp_path: Path) -> None:
     assert rows == {key: b"%d" % number for key, number in newest.items() if number % 7}
 
 
+@pytest.mark.slow
 async def test_on_a_cluster(tmp_path: Path) -> None:
     """Tiles run in executors of another process family, which learn from the driver which Python has the code."""
     data = Data(tmp_path / "data")
