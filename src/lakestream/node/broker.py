@@ -109,8 +109,7 @@ async def _serve_as(
         server = KafkaServer(
             Streams(engine, ALLOW_ALL, schemas),
             groups,
-            # Until logs and tables know of transactions.
-            Transactions(engine, transactions, ALLOW_ALL, settings.kafka.transactions, is_served=False),
+            Transactions(engine, transactions, ALLOW_ALL, settings.kafka.transactions),
             settings.kafka,
             KafkaMetrics(backends.registry),
         )

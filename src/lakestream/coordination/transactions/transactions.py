@@ -19,7 +19,7 @@ from lakestream.coordination.transactions.deciding import Producer
 from lakestream.coordination.transactions.looking import describe, end_hanging, list_transactions
 from lakestream.coordination.transactions.model import TransactionFilter
 from lakestream.coordination.transactions.sweeping import TransactionSweeper
-from lakestream.errors import InvalidTransactionState, LakestreamError, NotAuthorized, NotCoordinator, Unavailable
+from lakestream.errors import InvalidTransactionState, LakestreamError, NotCoordinator, Unavailable
 from lakestream.metadata.brokers import Broker, rendezvous
 from lakestream.metadata.groups import CommittedOffset, PendingOffsets
 from lakestream.metadata.transactions import TransactionState
@@ -36,10 +36,7 @@ class Transactions:
         coordinator: TransactionCoordinator,
         authorizer: Authorizer,
         settings: TransactionSettings,
-        *,
-        is_served: bool = True,
     ) -> None:
-        """`is_served`: False refuses to begin with any id."""
         self._engine = engine
         self._coordinator = coordinator
         self._authorizer = authorizer
@@ -49,7 +46,6 @@ class Transactions:
         )
         self._sweeping: asyncio.Task[None] | None = None
         self._is_withdrawn = False
-        self._is_served = is_served
 
     async def start(self) -> None:
         self._sweeping = asyncio.create_task(self.sweeper.sweep_forever())
@@ -66,7 +62,6 @@ class Transactions:
     async def find(self, principal: Principal, transactional_id: str) -> Broker:
         """The broker to ask. Any will do, and this one answers."""
         check(self._authorizer, principal, Operation.DESCRIBE, _ID, transactional_id)
-        self._check_served()
         if not self._is_withdrawn:
             return self._engine.broker
         others = [each for each in await self._engine.brokers.live() if each != self._engine.broker]
@@ -79,7 +74,6 @@ class Transactions:
     ) -> Producer:
         """Who writes under this id from now on; whoever did before is fenced."""
         self.check(principal, transactional_id)
-        self._check_served()
         return await self._coordinator.begin(transactional_id, timeout_ms, expected)
 
     def check(self, principal: Principal, transactional_id: str) -> None:
@@ -189,10 +183,6 @@ class Transactions:
         found = await list_transactions(self._engine.store, self._clock, wanted, self._engine.broker, brokers)
         allows = self._authorizer.allows
         return [each for each in found if allows(principal, Operation.DESCRIBE, _ID, each.transactional_id)]
-
-    def _check_served(self) -> None:
-        if not self._is_served:
-            raise NotAuthorized("transactions are not served yet: send records without a transactional id", _ID.value)
 
     def _check_here(self) -> None:
         if self._is_withdrawn:
