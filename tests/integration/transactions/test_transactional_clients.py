@@ -204,6 +204,12 @@ def test_kafka_python(broker: Embedded, topic: str) -> None:
     consumer.close()
 
 
+def test_kcat(broker: Embedded, topic: str, kcat: str) -> None:
+    produce = [kcat, "-P", "-b", broker.bootstrap, "-t", topic, "-p", "0", "-X", f"transactional.id={topic}"]
+    subprocess.run(produce, input="a\nb\n", capture_output=True, text=True, timeout=WAIT_S, check=True)
+    assert consumed(broker, topic) == [b"a", b"b"]
+
+
 @pytest.mark.java
 def test_java(broker: Embedded, topic: str, java: str, kafka_libs: str, tmp_path: Path) -> None:
     """Its producer is one of transactions' version 2; and the tool that lists and describes them."""

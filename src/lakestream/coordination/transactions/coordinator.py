@@ -135,7 +135,7 @@ class TransactionCoordinator:
             for _ in range(_MOST_ROUNDS):
                 if present is not None and ended_before(present.state, producer, committed=committed, bumps=bumps):
                     if present.state.is_ending:
-                        await self.ender.finish_soon(present)
+                        self.enlister.remember(await self.ender.finish_soon(present))
                     return producer_of(present.state)
                 fresh = await self._new_producer_id() if bumps and producer.epoch >= LAST_EPOCH else None
                 wanted = ending_by_client(
@@ -149,7 +149,7 @@ class TransactionCoordinator:
                 written = await write_state(self._store, wanted, version_of(present))
                 if written is not None:
                     if wanted.is_ending:
-                        await self.ender.finish_soon(written)
+                        self.enlister.remember(await self.ender.finish_soon(written))
                     return producer_of(wanted)
                 present = await read_state(self._store, transactional_id)
         raise _busy(transactional_id)

@@ -43,14 +43,19 @@ class TransactionEnder:
         keeps it from being done now."""
         return await asyncio.shield(self._task(prepared))
 
-    async def finish_soon(self, prepared: StoredTransaction) -> None:
-        """Returns when the end is done or takes long: it is decided in any case, and goes on."""
+    async def finish_soon(self, prepared: StoredTransaction) -> StoredTransaction | None:
+        """What is stored when the end is done; None if that takes long: it is decided in any case, and goes on."""
         task = self._task(prepared)
         done, _ = await asyncio.wait((task,), timeout=_PATIENCE_S)
-        if done and (error := task.exception()) is not None:
-            if not isinstance(error, LakestreamError):
-                raise error
-            log.warning("transactional id %s: %s; it is tried again", prepared.state.transactional_id, error)
+        if not done:
+            return None
+        error = task.exception()
+        if error is None:
+            return task.result()
+        if not isinstance(error, LakestreamError):
+            raise error
+        log.warning("transactional id %s: %s; it is tried again", prepared.state.transactional_id, error)
+        return None
 
     async def stop(self) -> None:
         """What is under way comes to an end, here or with whoever finds it next."""

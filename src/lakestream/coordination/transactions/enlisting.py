@@ -103,7 +103,9 @@ class Enlister:
                 await put_on_list(self._store, transactional_id)
                 wanted = msgspec.structs.replace(wanted, is_indexed=True)
             done, stored = await enlist(self._store, present, wanted, partitions, groups)
-            self._remember(transactional_id, stored)
+            if stored is None:
+                self.forget(transactional_id)
+            self.remember(stored)
             if done:
                 return wanted.number
             known, present = None, stored
@@ -123,9 +125,11 @@ class Enlister:
     def forget(self, transactional_id: str) -> None:
         self._known.pop(transactional_id, None)
 
-    def _remember(self, transactional_id: str, stored: StoredTransaction | None) -> None:
-        self.forget(transactional_id)
+    def remember(self, stored: StoredTransaction | None) -> None:
+        """What somebody else has read or written here."""
         if stored is not None:
+            transactional_id = stored.state.transactional_id
+            self.forget(transactional_id)
             self._known[transactional_id] = stored
             if len(self._known) > _KEPT:
                 self._known.popitem(last=False)
