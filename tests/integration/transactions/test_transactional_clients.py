@@ -232,3 +232,17 @@ def test_java(broker: Embedded, topic: str, java: str, kafka_libs: str, tmp_path
     tool = "org.apache.kafka.tools.TransactionsCommand"
     assert f"{topic}\t" in run(tool, *where, "list").replace(" ", "\t")
     assert "CompleteCommit" in run(tool, *where, "describe", "--transactional-id", topic)
+
+    hanging = librdkafka(broker, f"{topic}-hangs")
+    hanging.begin_transaction()
+    place: list[int] = []
+    hanging.produce(topic, b"x", partition=1, on_delivery=lambda _, message: place.append(message.offset()))
+    assert hanging.flush(WAIT_S) == 0
+    described = run(tool, *where, "describe", "--transactional-id", f"{topic}-hangs")
+    assert "Ongoing" in described
+    assert f"{topic}-1" in described
+    at = ("--topic", topic, "--partition", "1")
+    assert str(place[0]) in run(tool, *where, "describe-producers", *at)
+    run(tool, *where, "abort", *at, "--start-offset", str(place[0]))
+    assert "CompleteAbort" in run(tool, *where, "describe", "--transactional-id", f"{topic}-hangs")
+    assert len(consumed(broker, topic)) == 2000

@@ -22,6 +22,7 @@ from lakestream.errors import (
     UnknownTransaction,
 )
 from lakestream.metadata.log.enlistment import CONCURRENT, NOT_ENLISTED, STALE_EPOCH, Enlisted, NotEnlisted
+from lakestream.metadata.log.head import shard_of as log_shard
 from lakestream.metadata.store import Outcome, Transaction
 from lakestream.metadata.transactions import listed_from, write_state
 from lakestream.metadata.transactions.model import OPEN_SHARDS, name_of, shard_of
@@ -348,3 +349,52 @@ async def test_a_long_id_is_one_of_its_own(world: TransactionWorld) -> None:
         await coordinator.end(name, producer, committed=True, bumps=True)
     assert len({name_of(name) for name in names}) == len(names)
     assert [marker.transactional_id for marker in await world.markers(partition)] == names
+
+
+async def test_many_open_transactions_are_found_in_bounded_memory(world: TransactionWorld) -> None:
+    [partition] = await world.partitions(1)
+    coordinator = world.coordinator()
+    await world.streams.brokers.register(world.streams.broker)
+    sweeper = world.sweeper(coordinator)
+    count = 1_500
+    for number in range(count):
+        producer = await begun(coordinator, f"id{number}")
+        await coordinator.add(f"id{number}", producer, [partition] if number == 7 else (), [f"g{number}"])
+    await sweeper.sweep_open()
+    world.clock.ms += TIMEOUT_MS + 1
+    # Another broker's: it has to read the time-outs in the store.
+    other = world.sweeper(world.coordinator())
+    await other.sweep_open()
+    assert other.timed_out == count
+    for held in (coordinator._locks, coordinator.ender._under_way, sweeper._next):
+        assert not held
+    assert [marker.number for marker in await world.markers(partition)] == [1]
+
+
+async def test_a_partition_that_is_damaged_holds_up_its_own_transaction_alone(world: TransactionWorld) -> None:
+    sound, damaged = await world.partitions(2)
+    coordinator = world.coordinator()
+    producer = await begun(coordinator)
+    await coordinator.add("t", producer, [sound, damaged])
+    shard = log_shard(damaged)
+    await world.store.transact([Transaction(shard, {}, {"head": b"not a head"})])
+    # It is decided, so the producer hears it; nobody goes on under the id before it is done.
+    following = await coordinator.end("t", producer, committed=True, bumps=True)
+    assert [marker.committed for marker in await world.markers(sound)] == [True]
+    with pytest.raises(ConcurrentTransactions):
+        await coordinator.add("t", following, [sound])
+    with pytest.raises(ConcurrentTransactions):
+        await begun(coordinator)
+    other = await begun(coordinator, "other")
+    assert await coordinator.add("other", other, [sound]) == 1
+
+
+async def test_a_topic_that_is_deleted_holds_nothing_up(world: TransactionWorld) -> None:
+    kept, gone = await world.partitions(1), await world.partitions(1, "gone")
+    coordinator = world.coordinator()
+    producer = await begun(coordinator)
+    await coordinator.add("t", producer, [*kept, *gone])
+    topic = await world.streams.topics.delete(gone[0].topic_id)
+    await world.streams.topics.drop_logs(topic)
+    await coordinator.end("t", producer, committed=True, bumps=True)
+    assert (await world.stored()).state.phase == "COMPLETE_COMMIT"

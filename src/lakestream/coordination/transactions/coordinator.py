@@ -24,7 +24,7 @@ from lakestream.coordination.transactions.deciding import (
 )
 from lakestream.coordination.transactions.ending import TransactionEnder
 from lakestream.coordination.transactions.enlisting import Enlister
-from lakestream.errors import ConcurrentTransactions, InvalidTransactionTimeout, RequestError
+from lakestream.errors import ConcurrentTransactions, InvalidTransactionTimeout, RequestError, StorageError
 from lakestream.metadata.store import Store
 from lakestream.metadata.transactions import StoredTransaction, read_state, version_of, write_state
 from lakestream.model import StreamPartition
@@ -92,7 +92,11 @@ class TransactionCoordinator:
             return None
         check_expected(present.state, expected)
         if present.state.is_ending:
-            return await self.ender.finish(present)
+            try:
+                return await self.ender.finish(present)
+            except StorageError as error:
+                # Whoever begins waits for it to be mended, as for any end that takes long.
+                raise ConcurrentTransactions(f"the transaction before cannot be ended now: {error}") from error
         if present.state.phase == "ONGOING":
             return await self.prepare_abort(present)
         return present
