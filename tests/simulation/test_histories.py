@@ -16,6 +16,7 @@ from simulator.inserting import INSERTS
 from simulator.oxia_store import ON_OXIA
 from simulator.policies import KEPT
 from simulator.pool import explain, play
+from simulator.transactions import TRANSACTIONS
 from simulator.typed import TYPED
 
 FIRST_SEED = 1
@@ -25,6 +26,7 @@ OXIA_HISTORIES = 120
 DISK_HISTORIES = 40
 INSERT_HISTORIES = 150
 TYPED_HISTORIES = 100
+TRANSACTION_HISTORIES = 25
 
 LIMIT = 2_000
 """Histories within which every planted bug is found: the rarest shows in one of 200."""
@@ -61,9 +63,12 @@ SHOWN_OFTEN = (
     "rows-written-before-the-root",
     "sequence-wraparound",
     "sequences-checked-in-the-cache-alone",
+    "rows-of-an-open-transaction",
+    "stable-past-an-open-transaction",
     "stale-head-says-out-of-range",
     "switch-overtakes",
     "table-commit-before-its-receipt",
+    "torn-commit-of-offsets",
 )
 """Of every kind some, which show in one of twenty histories or more often."""
 BROKEN_CALLS = ("TypeError", "AttributeError", "NameError", "KeyError")
@@ -89,6 +94,8 @@ FAULTS = (
 )
 
 UPKEEP = (": merge files", ": fold keys", ": move log start", ": drop rows", ": delete records", "delta log")
+
+TRANSACTION_STEPS = ("is told: committed", "is told: aborted", "left open", "to a zombie", "is broken")
 
 
 @pytest.fixture(autouse=True)
@@ -155,6 +162,19 @@ def test_no_history_of_a_typed_topic_breaks_an_invariant() -> None:
     filled = [line for line in trace if "replay fills" in line and "replay fills 0" not in line]
     assert len(filled) > TYPED_HISTORIES / 10
     assert any("replay stops short" in line for line in trace)
+
+
+def test_no_history_with_transactions_breaks_an_invariant() -> None:
+    """All of a transaction or nothing, for readers, the table and a group; whatever its producer, a zombie or a broker
+    does."""
+    every, first = TRANSACTIONS
+    trace: list[str] = []
+    for number in range(TRANSACTION_HISTORIES):
+        report = run(first + number * every)
+        assert report.violation is None, explain(report)
+        trace += report.trace
+    told = "\n".join(trace)
+    assert [step for step in TRANSACTION_STEPS if step not in told] == []
 
 
 def test_upkeep_happens() -> None:

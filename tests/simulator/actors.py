@@ -26,6 +26,7 @@ from lakestream.metadata.topics.list import Topics
 from lakestream.stream import Streams
 from lakestream.stream.engine import StreamEngine
 from simulator.tables import SimulatedHistory
+from simulator.transactions import Coordinating, coordinating, enlister_of
 from simulator.world import Process
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class BrokerActor:
         self.process: Process | None = None
         self.streams: StreamEngine | None = None
         self.groups: GroupCoordinator | None = None
+        self.transactions: Coordinating | None = None
 
     async def live(self) -> None:
         world = self._history.world
@@ -117,16 +119,19 @@ class BrokerActor:
     async def _serve(self, process: Process) -> None:
         history = self._history
         broker = Broker(self.number, "127.0.0.1", self.number, None, process.runtime().new_id().hex)
+        runtime = process.runtime()
+        enlister = enlister_of(history, runtime)
         streams = StreamEngine(
             broker,
             history.store,
             history.objects,
             SimulatedTables(history.store, history.tables),
             SimulatedHistory(history.objects),  # type: ignore[arg-type]
-            process.runtime(),
+            runtime,
             history.scene.stream,
             wal=None if history.disks is None else history.disks.wal(),
             disk=NO_DISKS if history.disks is None else history.disks.settings,
+            enlistment=enlister,
         )
         streams.brokers.ttl_ms = history.scene.broker_ttl_ms
         history.auditor.holders[holder_name(broker)] = history.auditor.holders[broker.session] = process
@@ -138,6 +143,9 @@ class BrokerActor:
             return
         self.groups = GroupCoordinator(streams, history.scene.group)
         await self.groups.start()
+        if enlister is not None:
+            self.transactions = coordinating(history, streams, enlister)
+            process.start(self.transactions.sweep())
         self.streams = streams
         await streams.failed
 

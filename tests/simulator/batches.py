@@ -9,6 +9,7 @@ import google_crc32c
 
 _HEADER = struct.Struct(">qiibI")
 _REST = struct.Struct(">hiqqqhii")
+_TRANSACTIONAL = 0x10
 TIMESTAMP_MS = 1_700_000_000_000
 
 
@@ -19,13 +20,18 @@ class Row(NamedTuple):
 
 
 def batch(
-    values: Sequence[bytes], *, producer: tuple[int, int, int] = (-1, -1, -1), offsets: Sequence[int] | None = None
+    values: Sequence[bytes],
+    *,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    offsets: Sequence[int] | None = None,
+    transactional: bool = False,
 ) -> bytes:
     """One batch; `producer` is id, epoch, base sequence. Given offsets may have gaps."""
     base = offsets[0] if offsets else 0
     deltas = [offset - base for offset in offsets] if offsets else range(len(values))
     records = b"".join(map(_record, deltas, values))
-    rest = _REST.pack(0, deltas[-1], TIMESTAMP_MS, TIMESTAMP_MS, *producer, len(values)) + records
+    attributes = _TRANSACTIONAL if transactional else 0
+    rest = _REST.pack(attributes, deltas[-1], TIMESTAMP_MS, TIMESTAMP_MS, *producer, len(values)) + records
     return _HEADER.pack(base, len(rest) + 9, 0, 2, google_crc32c.value(rest)) + rest
 
 

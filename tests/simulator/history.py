@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from unittest.mock import patch
 from uuid import UUID
 
-from support.tables.simulated import SimulatedTables
+from support.tables.simulated import SimulatedTables, Snapshots
 
 from lakestream.catalog.files import version_of
 from lakestream.errors import LakestreamError, RetryableError
@@ -24,7 +24,6 @@ from lakestream.model import StreamPartition
 from lakestream.runtime import Runtime
 from lakestream.schemas.source import NO_SCHEMAS
 from lakestream.stream.engine import StreamEngine
-from lakestream.table.view import View
 from lakestream.wal import WAL_PREFIX, parse_key
 from simulator.actors import BrokerActor, PipelineActor
 from simulator.ambient import watched
@@ -37,7 +36,9 @@ from simulator.disks import DISKS, DiskActor, HastyActor, SimulatedDisks
 from simulator.freshener import DOORS, FreshenerActor
 from simulator.groups import MemberActor, StrangerActor
 from simulator.inserting import INSERTS, SETTINGS, Inserting, small_inserts, with_inserts
+from simulator.isolation import CommittedReader, read_committed
 from simulator.keeper import KeeperActor, small_folds
+from simulator.ledger import Ledger
 from simulator.loop import START_S, SimulatedLoop, Stuck
 from simulator.losses import LOSSES, LossActor
 from simulator.membership import Membership
@@ -46,6 +47,7 @@ from simulator.oxia_store import ON_OXIA, SimulatedOxiaStore, hasty
 from simulator.policies import MERGES, policy_of, suited
 from simulator.scene import AS_DRAWN, Stage, draw_scene, with_group
 from simulator.tables import SimulatedTiles
+from simulator.transactions import PARTITIONS, TRANSACTIONS, TransactionalActor, wait_setting, with_transactions
 from simulator.typed import SETTINGS as TYPED_SETTINGS
 from simulator.typed import TYPED, Typing, simulated_replays, with_schemas
 from simulator.watcher import Watcher
@@ -109,7 +111,7 @@ class History:
     loop: SimulatedLoop
     stage: Stage = AS_DRAWN
     topic: Topic | None = None
-    tables: dict[str, View] = field(default_factory=dict)
+    tables: Snapshots = field(default_factory=Snapshots)
 
     def __post_init__(self) -> None:
         random = Random(self.seed)
@@ -123,10 +125,15 @@ class History:
         is_typed = self.seed % TYPED[0] == TYPED[1]
         if is_typed:
             self.scene = with_schemas(self.scene, self.seed)
+        has_transactions = self.seed % TRANSACTIONS[0] == TRANSACTIONS[1] and not is_typed
+        if has_transactions:
+            self.scene = with_transactions(self.scene, self.seed)
+        self.partition_count = PARTITIONS if has_transactions else 2
         self.settings = {
             **self.policy.settings,
             **(SETTINGS if has_inserts else {}),
             **(TYPED_SETTINGS if is_typed else {}),
+            **(wait_setting(self.seed) if has_transactions else {}),
         }
         """The topic's."""
         self.world = World(self.loop, random, self.scene.faults)
@@ -150,6 +157,10 @@ class History:
         self._keepers = [KeeperActor(self, number) for number in range(2 if kept or is_typed else 0)]
         self._typing = Typing(self) if is_typed else None
         self._inserting = Inserting(self) if has_inserts else None
+        self.ledger = Ledger(self) if has_transactions else None
+        if self.ledger is not None:
+            self.ledger.splits = self.tables.splits
+        self.watcher.ledger = self.ledger
         self._background: list[asyncio.Task[Any]] = []
 
     def first_sequence(self) -> AbstractContextManager[object]:
@@ -194,7 +205,8 @@ class History:
             *([] if self.disks is None else [DiskActor(self, self.disks), HastyActor(self)]),
             *([] if self._inserting is None else [self._inserting.engine]),
             *([] if self._typing is None else [self._typing]),
-            *([LossActor(self)] if self.seed % LOSSES[0] == LOSSES[1] else []),
+            *([LossActor(self)] if self.seed % LOSSES[0] == LOSSES[1] and self.ledger is None else []),
+            *([] if self.ledger is None else [CommittedReader(self, number) for number in range(2)]),
         ]
         visiting = [self._spawn(visitor.live()) for visitor in visitors]
         producers = [
@@ -206,7 +218,10 @@ class History:
             )
             for number in range(scene.producers)
         ]
-        await self.all(*(each.live() for each in (*producers, self._owner)), asyncio.sleep(scene.lasts_s))
+        transactional = [] if self.ledger is None else [TransactionalActor(self, number) for number in range(2)]
+        await self.all(
+            *(each.live() for each in (*producers, *transactional, self._owner)), asyncio.sleep(scene.lasts_s)
+        )
         await self._calm_down(visiting)
         await self._audit()
 
@@ -227,6 +242,9 @@ class History:
         )
         await self._until(
             lambda: self._inserting is None or self._inserting.is_done(), "I7: an insert does not come to its end"
+        )
+        await self._until(
+            lambda: self.ledger is None or self.ledger.is_settled(), "I9: a transaction's offsets are not the group's"
         )
         begun = {pipeline: pipeline.begun for pipeline in self._pipelines}
         await self._until(
@@ -264,6 +282,8 @@ class History:
                 found, end = await self._unless_violated(self._read_all(broker, partition, start))
                 self.auditor.audit_stream(partition, start, found, end, f"broker {broker.number}")
                 gone = [row for row in found if row.offset < table.frontier[partition.index] and row not in rows]
+                if self.ledger is not None:
+                    await self._unless_violated(read_committed(self, broker, partition, start, end))
                 if gone:
                     self.auditor.fail(f"I5: broker {broker.number} serves {gone[0]}, which is no row any more")
         view = self.watcher.view(self.topic.topic_id)

@@ -164,7 +164,7 @@ class OwnerActor:
         history.world.trace(f"owner has {history.topic.topic_id.hex[:4]}")
 
     async def _create(self, streams: StreamEngine) -> Topic:
-        return await streams.create_topic(TOPIC, 2, self._history.settings)
+        return await streams.create_topic(TOPIC, self._history.partition_count, self._history.settings)
 
 
 async def _find(streams: StreamEngine) -> dict[str, Topic]:

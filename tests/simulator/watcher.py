@@ -12,7 +12,7 @@ from uuid import UUID
 from lakestream.frontier.upkeep.compaction import folded_ms
 from lakestream.metadata import codec
 from lakestream.metadata.groups import CommittedOffset, GroupState
-from lakestream.metadata.log.head import EXTENTS, HEAD, PRODUCERS, Extent, Head, partition_of, shard_of
+from lakestream.metadata.log.head import EXTENTS, HEAD, MARKER_EXTENT, PRODUCERS, Extent, Head, partition_of, shard_of
 from lakestream.metadata.names.pointers import Pointer
 from lakestream.metadata.store import Address, Applied, Outcome, Transaction
 from lakestream.model import StreamPartition
@@ -22,6 +22,7 @@ from simulator.auditor import Auditor
 from simulator.backends import SimulatedObjects, SimulatedStore
 from simulator.batches import Row, rows
 from simulator.leaving import Leaving
+from simulator.ledger import Ledger, ends_transaction
 from simulator.membership import Membership
 from simulator.policies import Policy
 from simulator.tables import decode_rows, fetched_rows
@@ -69,6 +70,7 @@ class Watcher:
         self._offsets: dict[Address, int] = {}
         self._generations: dict[str, _Saved] = {}
         self.membership: Membership | None = None
+        self.ledger: Ledger | None = None
         self._watch_store()
         self._watch_releases()
         self._stores = [objects, *disks]
@@ -188,13 +190,13 @@ class Watcher:
         self._core._apply = watched  # type: ignore[method-assign]
 
     def _watch_releases(self) -> None:
-        """I8: only the holder of a lease gives it up; that of a broker that died, whoever comes in its place, too."""
+        """I8: only its holder, or a dead broker's successor, gives a lease up. A transaction's timer is nobody's."""
         release = self._core.release_lease
 
         async def watched(address: Address, token: int) -> None:
             held = self._lease(address)
             await release(address, token)
-            if held is None or self._lease(address) is not None:
+            if held is None or self._lease(address) is not None or address.shard.startswith("txn/"):
                 return
             if not (self._is_held_by_caller(held[0]) or (address.shard == "brokers" and self._is_successor(held[0]))):
                 self._auditor.fail(f"I8: {self._who()} gave up the lease of {address.shard} that {held[0]} held")
@@ -229,6 +231,8 @@ class Watcher:
                     [row for is_marked, found in marks if is_marked for row in found],
                     [row for is_marked, found in marks if not is_marked for row in found],
                 )
+            if self.ledger is not None:
+                self.ledger.table(view, now)
             self._auditor.audit_table(view.topic_id, now, view)
             self._world.trace(f"table {shard[6:10]} now has {view.frontier}")
         self._views[shard] = view
@@ -237,7 +241,7 @@ class Watcher:
         """I8: only who held the lease until then writes. I9: nobody in the simulation ever seeks back, so no committed
         offset may fall; and a generation is given once, so it may begin again only under the same lease."""
         shard = transaction.shard
-        if lease is None or not self._is_held_by_caller(lease[0]):
+        if not ends_transaction(transaction) and (lease is None or not self._is_held_by_caller(lease[0])):
             holder = "nobody" if lease is None else lease[0]
             self._auditor.fail(f"I8: {self._who()} writes rows of {shard}, whose lease is held by {holder}")
         for key, value in transaction.puts.items():
@@ -252,6 +256,8 @@ class Watcher:
                 if saved.generation < before.generation or (saved.generation == before.generation and begins_again):
                     self._auditor.fail(f"I9: generation {saved} of {shard} was saved after {before}")
                 self._generations[shard] = saved
+        if self.ledger is not None:
+            self.ledger.group_changed()
         self._group_lost(transaction)
 
     def _committed(self, address: Address, committed: CommittedOffset) -> None:
@@ -259,6 +265,8 @@ class Watcher:
             before = self._offsets[address]
             self._auditor.fail(f"I9: {address.key} of {address.shard} fell from {before} to {committed.offset}")
         self._offsets[address] = committed.offset
+        if self.ledger is not None:
+            self.ledger.committed(_committed_to(address.key), committed)
         if self.membership is not None:
             self.membership.stored(committed.metadata, _committed_to(address.key))
 
@@ -298,7 +306,7 @@ class Watcher:
         extents = [codec.decode(each.value, Extent, Address(shard, each.key)) for each in entries]
         self._check_tail(shard, head, extents)
         for extent in extents:
-            if self.object_data(extent.object_key) is None:
+            if extent.kind != MARKER_EXTENT and self.object_data(extent.object_key) is None:
                 self._auditor.fail(f"I4: the log names {extent.object_key}, which is in no store")
             if extent.base_offset >= before.next_offset:
                 self._enter(shard, extent, before.fence)
@@ -313,6 +321,10 @@ class Watcher:
 
     def _enter(self, shard: str, extent: Extent, fence: int) -> None:
         """I8: nothing below the fence enters the log. I1: bytes that were uploaded once enter it once."""
+        if extent.kind == MARKER_EXTENT:
+            if self.ledger is not None:
+                self.ledger.marked(partition_of(shard), extent)
+            return
         if parse_key(extent.object_key).generation < fence:
             self._auditor.fail(f"I8: {extent.object_key} is below the fence {fence} and was committed")
         place = (shard, extent.object_key, extent.position)
@@ -325,6 +337,8 @@ class Watcher:
             if row.value in appended:
                 self._auditor.entered_again(partition_of(shard), row)
             appended[row.value] = row.offset
+            if self.ledger is not None:
+                self.ledger.entered(partition_of(shard), row)
 
     def entered_at(self, partition: StreamPartition, object_key: str, position: int) -> int | None:
         """None: these bytes never did."""

@@ -14,6 +14,7 @@ from simulator.bugs import (
     oxia,
     reading,
     telling,
+    transactions,
     typing,
 )
 from simulator.bugs.registry import BUGS, seeds_for, stage_of
@@ -34,5 +35,6 @@ __all__ = [
     "seeds_for",
     "stage_of",
     "telling",
+    "transactions",
     "typing",
 ]

@@ -13,6 +13,7 @@ from simulator.losses import LOSSES
 from simulator.oxia_store import ON_OXIA
 from simulator.policies import KEPT
 from simulator.scene import AS_DRAWN, Stage
+from simulator.transactions import TRANSACTIONS
 from simulator.typed import TYPED
 
 Plant = Callable[[], AbstractContextManager[None]]
@@ -69,6 +70,12 @@ def insert_loss_bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterato
 def typed_bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
     """One that shows only where the topic is typed."""
     _SHOWN_IN[_name(plant)] = TYPED
+    return bug(plant)
+
+
+def transaction_bug(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
+    """One that shows only where producers send transactions."""
+    _SHOWN_IN[_name(plant)] = TRANSACTIONS
     return bug(plant)
 
 

@@ -27,6 +27,14 @@ Metadata = MutableMapping[str, View]
 """Location → what its metadata says. Shared by all that use one simulated bucket; only ever added to."""
 
 
+class Snapshots(dict[str, View]):
+    """With the transactional ids that each snapshot says to have a part of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.splits: dict[str, Sequence[str]] = {}
+
+
 class SimulatedTables:
     """Implements `TableCatalog`. Deterministic if its store is. Without a store it keeps its pointers to itself."""
 
@@ -100,6 +108,8 @@ class SimulatedTables:
             files=(*map(_live, add), *kept),
         )
         location = self._write(new)
+        if isinstance(self._metadata, Snapshots):
+            self._metadata.splits[location] = split
         await self._pointers.swing(view.topic_id, row.version, Pointer(location, bound=True))
         return replace(self._metadata[location], table=view.table)
 
