@@ -17,6 +17,7 @@ from lakestream.coordination.groups import mixing
 from lakestream.coordination.groups.classic.state import Group, State
 from lakestream.coordination.groups.classic.subscriptions import CONSUMERS, subscribed
 from lakestream.coordination.groups.commits import Offsets
+from lakestream.coordination.groups.configured import ConfiguredGroups
 from lakestream.coordination.groups.consumer.group import ConsumerGroup, ConsumerState
 from lakestream.coordination.groups.consumer.model import JOINS, Beat, Beaten
 from lakestream.coordination.groups.consumer.topics import NO_TOPICS, KnownTopics
@@ -77,6 +78,7 @@ class GroupCoordinator:
         self._settler = Settler(engine.store, holder_name(engine.broker), settings, engine.runtime.clock)
         self._leases = self._settler.leases
         self._topics = TopicWatch(engine.topics)
+        self.configured = ConfiguredGroups(engine.store, settings)
         self.sweeper = Sweeper(engine, self._leases, settings)
         self.transactional = TransactionalCommits(self._leases)
         self._background: list[asyncio.Task[None]] = []
@@ -217,8 +219,9 @@ class GroupCoordinator:
         async with held.lock:
             check(held)
             topics = await self._topics.known(fresh=heartbeat.is_full)
+            settings = await self.configured.of(group)
             check(held)
-            beaten = mixing.beat(held, heartbeat, topics, self._settings, now_ms())
+            beaten = mixing.beat(held, heartbeat, topics, settings, now_ms())
             if beaten.error is not GroupError.NONE:
                 return beaten
             if not held.machine.unsaved:

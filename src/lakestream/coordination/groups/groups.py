@@ -14,8 +14,10 @@ from lakestream.coordination.groups.consumer.topics import KnownTopics
 from lakestream.coordination.groups.converting import Machine
 from lakestream.coordination.groups.coordinator import GroupCoordinator, Listed
 from lakestream.coordination.groups.model import GroupError, Join, Joined, Sync, Synced
+from lakestream.coordination.settings import GroupSettings
 from lakestream.metadata.brokers import Broker
 from lakestream.metadata.groups import CommittedOffset
+from lakestream.metadata.groups.settings import Named
 from lakestream.model import StreamPartition
 from lakestream.runtime import Clock
 
@@ -151,6 +153,22 @@ class Groups:
         subscribes to are returned and stay. Of which topics the caller may read is for the caller of this to ask."""
         self._check(principal, Operation.DELETE, group)
         return await self._coordinator.delete_offsets(group, wanted)
+
+    async def settings(self, principal: Principal, group: str) -> tuple[GroupSettings, Named]:
+        """What holds for the group, and what of it is its own."""
+        self._check(principal, Operation.DESCRIBE_CONFIGS, group)
+        named = (await self._coordinator.configured.named()).get(group, {})
+        return await self._coordinator.configured.of(group), named
+
+    async def configured(self) -> Sequence[str]:
+        """The groups that have settings of their own. Whether the caller may know is for the caller of this to ask."""
+        return sorted(await self._coordinator.configured.named())
+
+    async def alter(self, principal: Principal, group: str, change: Callable[[Named], Named], *, dry_run: bool) -> None:
+        """Gives the group the settings that `change` makes of its present ones. Raises `InvalidSetting`, and what
+        `change` raises."""
+        self._check(principal, Operation.ALTER_CONFIGS, group)
+        await self._coordinator.configured.change(group, change, dry_run=dry_run)
 
     async def delete(self, principal: Principal, group: str) -> GroupError:
         """Forgets a group that has no members, with its offsets."""

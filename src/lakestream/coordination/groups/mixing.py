@@ -20,6 +20,7 @@ def beat(held: Held, heartbeat: Beat, topics: KnownTopics, settings: GroupSettin
     machine: ConsumerGroup | None = None
     if isinstance(before, ConsumerGroup):
         machine = before
+        machine.settings = settings
     elif heartbeat.epoch == JOINS and not before.pending:
         if before.members:
             machine = upgraded(before, settings, topics, now_ms)

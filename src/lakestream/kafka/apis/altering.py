@@ -1,4 +1,4 @@
-"""Changes to settings of topics and to levels of loggers, for AlterConfigs and IncrementalAlterConfigs."""
+"""Changes to settings of topics and groups and to levels of loggers, for AlterConfigs and IncrementalAlterConfigs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -52,6 +52,10 @@ async def alter(context: Context, resource: Any, change: Change, *, validate_onl
             if not name:
                 raise RequestError("a topic has a name: there are no settings for all topics")
             await context.streams.topics.alter(context.principal, name, change, dry_run=validate_only)
+        elif kind == Resource.GROUP:
+            if not name:
+                raise RequestError("a group has a name: there are no settings for all groups")
+            await context.groups.alter(context.principal, name, change, dry_run=validate_only)
         else:
             _alter_other(context, resource, validate_only=validate_only)
     except LakestreamError as error:
@@ -65,11 +69,8 @@ async def alter(context: Context, resource: Any, change: Change, *, validate_onl
 
 
 def _alter_other(context: Context, resource: Any, *, validate_only: bool) -> None:
-    """Of a resource that is no topic. Raises `RequestError`."""
+    """Of a resource that is neither a topic nor a group. Raises `RequestError`."""
     kind, name, cluster = resource.resource_type, resource.resource_name, context.streams.cluster
-    if kind == Resource.GROUP:
-        context.groups.check(context.principal, Operation.ALTER_CONFIGS, name)
-        raise RequestError("a group has no settings: those that Kafka has are for protocols that are not served yet")
     cluster.check(context.principal, Operation.ALTER_CONFIGS)
     if kind == Resource.BROKER_LOGGER and hasattr(next(iter(resource.configs), None), "config_operation"):
         if name != str(cluster.broker_id):
@@ -88,7 +89,7 @@ def _alter_other(context: Context, resource: Any, *, validate_only: bool) -> Non
     elif kind == Resource.CLIENT_METRICS:
         raise RequestError("metrics of clients are not received here, so nobody can subscribe to them")
     else:
-        raise RequestError("only settings of topics and levels of loggers can change")
+        raise RequestError("only settings of topics and groups and levels of loggers can change")
 
 
 def _sets(config: Any) -> bool:

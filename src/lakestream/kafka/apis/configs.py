@@ -6,6 +6,8 @@ A setting that nobody set is reported with the value that holds, and from where 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from lakestream.coordination.groups.configured import OPTIONS as GROUP_OPTIONS
+from lakestream.coordination.settings import GroupSettings
 from lakestream.kafka.apis import loggers
 from lakestream.kafka.settings import KafkaSettings
 from lakestream.metadata.topics.option_list import INERT, MAX_MESSAGE_BYTES, OPTIONS, SETTLED
@@ -52,6 +54,7 @@ class Source:
     STATIC_BROKER: Final = 4
     DEFAULT: Final = 5
     BROKER_LOGGER: Final = 6
+    GROUP: Final = 8
 
 
 class Synonym(NamedTuple):
@@ -128,6 +131,20 @@ def logger_configs() -> list[Config]:
     return [Config(name, level, Kind.UNKNOWN, Source.BROKER_LOGGER, "") for name, level in loggers.levels().items()]
 
 
+def group_configs(settings: GroupSettings, own: Mapping[str, str]) -> list[Config]:
+    """Of a group for which `settings` hold, of which it has `own`."""
+    return [
+        Config(
+            option.name,
+            str(getattr(settings, option.field)),
+            Kind.INT,
+            Source.GROUP if option.name in own else _source(getattr(settings, option.field) == option.usual),
+            option.documentation,
+        )
+        for option in GROUP_OPTIONS
+    ]
+
+
 def client_metrics_configs() -> list[Config]:
     """Of any subscription: no broker receives metrics of clients, so all there is are Kafka's defaults."""
     text = "Without effect: metrics of clients are not received here."
@@ -167,6 +184,24 @@ def _broker_values(broker_id: int, settings: KafkaSettings, max_batch_bytes: int
             str(settings.groups.initial_rebalance_delay_ms),
             Kind.INT,
             "How long the first member of a group waits for others.",
+        ),
+        (
+            "group.consumer.heartbeat.interval.ms",
+            str(settings.groups.consumer_heartbeat_interval_ms),
+            Kind.INT,
+            "How often members of the newer protocol are asked to be heard of.",
+        ),
+        (
+            "group.consumer.migration.policy",
+            settings.groups.consumer_migration_policy,
+            Kind.STRING,
+            "Whether a group with members may go over to the other protocol.",
+        ),
+        (
+            "group.consumer.session.timeout.ms",
+            str(settings.groups.consumer_session_timeout_ms),
+            Kind.INT,
+            "After how long without a heartbeat a member of the newer protocol is out.",
         ),
         ("group.max.session.timeout.ms", str(settings.groups.max_session_timeout_ms), Kind.INT, ""),
         ("group.min.session.timeout.ms", str(settings.groups.min_session_timeout_ms), Kind.INT, ""),

@@ -1,7 +1,8 @@
 """DescribeConfigs, v1–v4.
 
 The settings of topics, of this broker (an empty name is the cluster-wide default, of which there is none), of this
-broker's loggers, of subscriptions to clients' metrics (Kafka's defaults: none is received) and of groups (none).
+broker's loggers, of subscriptions to clients' metrics (Kafka's defaults: none is received) and of groups (those of
+the newer protocol).
 Anything else makes the whole request INVALID_REQUEST, as in Kafka. Keys that are asked for by name are filtered.
 Synonyms name where a value comes from, by the broker's name for it; types and documentation from v3 on.
 """
@@ -18,6 +19,7 @@ from lakestream.kafka.apis.configs import (
     Resource,
     broker_configs,
     client_metrics_configs,
+    group_configs,
     logger_configs,
     topic_configs,
 )
@@ -38,7 +40,10 @@ async def handle(context: Context, request: Any) -> Reply:
         try:
             if not is_known:
                 raise RequestError("topics, brokers, brokers' loggers, metrics of clients and groups have settings")
-            configs = _configs(context, asked.resource_type, asked.resource_name, topics)
+            if asked.resource_type == Resource.GROUP:
+                configs = await _of_group(context, asked.resource_name)
+            else:
+                configs = _configs(context, asked.resource_type, asked.resource_name, topics)
         except LakestreamError as error:
             code, message = code_of(error), str(error)
         keys = None if asked.configuration_keys is None else set(asked.configuration_keys)
@@ -79,12 +84,14 @@ def _configs(context: Context, kind: int, name: str, topics: FoundTopics) -> lis
             if not name:
                 raise RequestError("a subscription to metrics has a name")
             return client_metrics_configs()
-        case Resource.GROUP:
-            context.groups.check(context.principal, Operation.DESCRIBE_CONFIGS, name)
-            if not name:
-                raise RequestError("a group has a name")
-            return []
     raise RequestError(f"nothing of type {kind} has settings")
+
+
+async def _of_group(context: Context, name: str) -> list[Config]:
+    settings, own = await context.groups.settings(context.principal, name)
+    if not name:
+        raise RequestError("a group has a name")
+    return group_configs(settings, own)
 
 
 def _check_broker(broker_id: int, name: str) -> None:

@@ -1,7 +1,7 @@
 """AlterConfigs, v0–v2.
 
-Replaces all settings of a topic: what is not named goes back to its default. What is no setting of a topic, or cannot
-be, is INVALID_CONFIG, with a sentence. Brokers' settings are INVALID_REQUEST.
+Replaces all settings of a topic or a group: what is not named goes back to its default. What is no setting of it, or
+cannot be, is INVALID_CONFIG, with a sentence. Brokers' settings are INVALID_REQUEST.
 validate_only checks everything and changes nothing.
 """
 

@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs, v0–v1.
 
-Sets, deletes (back to the default), appends to or subtracts from single settings of a topic; the others stay. What
-is no setting of a topic, or cannot be, is INVALID_CONFIG, with a sentence. Also sets the levels of this broker's
-loggers, until it stops. Settings of brokers, groups and subscriptions to clients' metrics are INVALID_REQUEST.
+Sets, deletes (back to the default), appends to or subtracts from single settings of a topic or a group; the others
+stay. What is no setting of it, or cannot be, is INVALID_CONFIG, with a sentence. Also sets the levels of this broker's
+loggers, until it stops. Settings of brokers and subscriptions to clients' metrics are INVALID_REQUEST.
 validate_only checks everything and changes nothing.
 """
 

@@ -1,7 +1,7 @@
 """ListConfigResources, v0–v1.
 
-What has settings: topics, the brokers that live, and their loggers. There are no subscriptions to clients' metrics,
-which are all that v0 asks for, and no settings of groups. A type that there is not is UNSUPPORTED_VERSION.
+What has settings: topics, the brokers that live, their loggers, and groups with settings of their own. There are no
+subscriptions to clients' metrics, which are all that v0 asks for. A type that there is not is UNSUPPORTED_VERSION.
 """
 
 from typing import Any
@@ -26,6 +26,10 @@ async def handle(context: Context, request: Any) -> Reply:
         if Resource.TOPIC in types:
             topics = await context.streams.topics.list(context.principal)
             found += [{"resource_name": topic.name, "resource_type": Resource.TOPIC} for topic in topics]
+        if Resource.GROUP in types:
+            found += [
+                {"resource_name": each, "resource_type": Resource.GROUP} for each in await context.groups.configured()
+            ]
         for kind in (Resource.BROKER, Resource.BROKER_LOGGER):
             if kind in types:
                 brokers = await context.streams.brokers(context.principal)

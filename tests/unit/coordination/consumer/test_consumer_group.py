@@ -157,6 +157,16 @@ def test_topics_come_grow_and_go() -> None:
     assert not scene.group.unsaved, "nobody reads what has changed"
 
 
+def test_who_is_refused_takes_nobodys_place() -> None:
+    scene = NewerScene()
+    scene.beat("a", instance_id="one")
+    scene.beat("a", epoch=-2, instance_id="one")
+    scene.group.unsaved = False
+    assert scene.beat("b", instance_id="one", pattern="(").error is GroupError.INVALID_PATTERN
+    assert list(scene.group.members) == ["a"]
+    assert not scene.group.unsaved
+
+
 def test_a_pattern_finds_topics_that_the_member_may_know_of() -> None:
     scene = NewerScene(known(**{"orders.eu": 1, "orders.us": 1, "secret.orders": 1}))
     beaten = scene.beat(topics=None, pattern="(secret|orders)\\..*", may_describe=lambda name: name[0] == "o")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from support.clients.wire import Client, with_door
+from support.clients.wire import Client, span, with_door
 from support.fakes.streams import FakeStreams
 
 SET, DELETE, APPEND = 0, 1, 2
@@ -87,7 +87,12 @@ def test_what_can_be_described(kind: int, name: str, code: ErrorCode) -> None:
         (BROKER, "9", [], ErrorCode.invalid_request),
         (BROKER, "1", [], ErrorCode.none),
         (METRICS, "m", [("interval.ms", SET, "1000")], ErrorCode.invalid_request),
-        (GROUP, "g", [("consumer.session.timeout.ms", SET, "50000")], ErrorCode.invalid_request),
+        (GROUP, "g", [("consumer.session.timeout.ms", SET, "50000")], ErrorCode.none),
+        (GROUP, "g", [("consumer.session.timeout.ms", SET, "44999")], ErrorCode.invalid_config),
+        (GROUP, "g", [("consumer.heartbeat.interval.ms", SET, "soon")], ErrorCode.invalid_config),
+        (GROUP, "g", [("share.session.timeout.ms", SET, "50000")], ErrorCode.invalid_config),
+        (GROUP, "g", [("nope", SET, "1")], ErrorCode.invalid_config),
+        (GROUP, "", [("consumer.session.timeout.ms", SET, "50000")], ErrorCode.invalid_request),
         (LOGGER, "9", [("root", SET, "INFO")], ErrorCode.invalid_request),
         (LOGGER, "1", [("root", SET, "LOUD")], ErrorCode.invalid_config),
         (LOGGER, "1", [("root", DELETE, None)], ErrorCode.invalid_config),
@@ -142,5 +147,36 @@ def test_what_has_settings() -> None:
             assert {(each.resource_type, each.resource_name) for each in answer.config_resources} == expected
         assert (await client.ask(74, 0, {})).config_resources == ()
         assert (await client.ask(74, 1, {"resource_types": (77,)})).error_code is ErrorCode.unsupported_version
+
+    with_door(test)
+
+
+def test_a_group_has_an_interval_and_a_session_of_its_own() -> None:
+    async def test(streams: FakeStreams, client: Client) -> None:
+        name = "consumer.heartbeat.interval.ms"
+        await streams.topics.create("t", 1, {})
+
+        async def told(group: str) -> tuple[str, int]:
+            [found] = (await described(client, GROUP, group, name)).configs
+            return found.value, found.config_source
+
+        async def interval(group: str) -> float:
+            beat = {"group_id": group, "member_id": "m", "member_epoch": 0, "instance_id": None, "rack_id": None}
+            beat |= {"rebalance_timeout": span(5_000), "subscribed_topic_names": ["t"], "server_assignor": None}
+            answer = await client.ask(68, 0, {**beat, "topic_partitions": []})
+            seconds: float = answer.heartbeat_interval.total_seconds()
+            return seconds
+
+        assert await told("g") == ("5000", 5)
+        assert await altered(client, GROUP, "g", (name, SET, "7000"), validate_only=True) is ErrorCode.none
+        assert await told("g") == ("5000", 5)
+        assert await altered(client, GROUP, "g", (name, SET, "7000")) is ErrorCode.none
+        assert (await told("g"), await told("h")) == (("7000", 8), ("5000", 5))
+        assert (await interval("g"), await interval("h")) == (7, 5)
+        [listed] = (await client.ask(74, 1, {"resource_types": (GROUP,)})).config_resources
+        assert listed.resource_name == "g"
+        assert await altered(client, GROUP, "g", (name, DELETE, None)) is ErrorCode.none
+        assert (await client.ask(74, 1, {"resource_types": (GROUP,)})).config_resources == ()
+        assert await interval("g") == 5
 
     with_door(test)

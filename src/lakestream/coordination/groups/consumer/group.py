@@ -122,14 +122,15 @@ class ConsumerGroup:
             )
         if len(self.members) >= self.settings.consumer_max_members and beat.member_id not in self.members:
             return Beaten(GroupError.GROUP_FULL, message=f"the group has {len(self.members)} members, the most it may")
-        member, refusal = self._find(beat)
-        if member is None:
-            return refusal
         if beat.pattern:
             try:
                 self.subscribing.look_up(beat.pattern, topics)
             except InvalidPattern as error:
                 return Beaten(GroupError.INVALID_PATTERN, message=f"{beat.pattern!r} is no regular expression: {error}")
+        # The last that may refuse: who takes another's place has it from here on.
+        member, refusal = self._find(beat)
+        if member is None:
+            return refusal
         before = member.assigned
         self.admit(member)
         changed = self._told(member, beat)
