@@ -96,3 +96,9 @@ class Membership:
 
     def _now_s(self) -> float:
         return self._history.loop.time()
+
+
+def committed_to(key: str) -> StreamPartition:
+    """The partition of which a row of a group's shard has the offset."""
+    _, topic, index = key.split("/")
+    return StreamPartition(UUID(topic), int(index))

@@ -23,7 +23,7 @@ from simulator.backends import SimulatedObjects, SimulatedStore
 from simulator.batches import Row, rows
 from simulator.leaving import Leaving
 from simulator.ledger import Ledger, ends_transaction
-from simulator.membership import Membership
+from simulator.membership import Membership, committed_to
 from simulator.policies import Policy
 from simulator.tables import decode_rows, fetched_rows
 from simulator.world import Process, World, current_process, run_now
@@ -266,9 +266,9 @@ class Watcher:
             self._auditor.fail(f"I9: {address.key} of {address.shard} fell from {before} to {committed.offset}")
         self._offsets[address] = committed.offset
         if self.ledger is not None:
-            self.ledger.committed(_committed_to(address.key), committed)
+            self.ledger.committed(committed_to(address.key), committed)
         if self.membership is not None:
-            self.membership.stored(committed.metadata, _committed_to(address.key))
+            self.membership.stored(committed.metadata, committed_to(address.key))
 
     def _group_lost(self, transaction: Transaction) -> None:
         """I9: what lapses or is deleted may begin anew; offsets of a group in use stay, but for dead topics."""
@@ -277,7 +277,7 @@ class Watcher:
         ranges = transaction.delete_ranges
         deleted += [at for at in self._offsets if any(start <= at.key < end for start, end in ranges)]
         for address in deleted:
-            if self._offsets.pop(address, None) is None or _committed_to(address.key).topic_id in self._auditor.gone:
+            if self._offsets.pop(address, None) is None or committed_to(address.key).topic_id in self._auditor.gone:
                 continue
             if self.membership is not None and self.membership.is_in_use():
                 self._auditor.fail(f"I9: {self._who()} forgets {address.key} of {shard}, which is in use")
@@ -398,8 +398,3 @@ class Watcher:
     def _who() -> str:
         process = current_process()
         return "somebody" if process is None else process.name
-
-
-def _committed_to(key: str) -> StreamPartition:
-    _, topic, index = key.split("/")
-    return StreamPartition(UUID(topic), int(index))
