@@ -14,6 +14,15 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from lakestream.bucket.doubtful import (
+    LOST_MARKERS,
+    Doubts,
+    lost_markers,
+    producers_in,
+    taken_up,
+    transaction_of,
+    with_nothing_open,
+)
 from lakestream.bucket.gaps import Candidate, KnownBatches, Placement, Waiting, accept, fill, remember
 from lakestream.errors import StorageError
 from lakestream.metadata.log.commit import SEQUENCE_GAP, UNKNOWN_PRODUCER, Batch, batch_at, remembered_offset
@@ -50,13 +59,17 @@ class Fate:
 @dataclass(slots=True)
 class Rebuilt:
     """`appended`: records of objects without receipt that are in the log now. `left_out`: those that are not, because
-    their producer's sequences say that they are there already, or that they never were in the log."""
+    their producer's sequences say that they are there already, or that they never were in the log. `aborted`:
+    transactions whose end nobody knows, with so many records. `lost_markers`: offsets of which no object tells."""
 
     extents: list[Extent] = field(default_factory=list)
     producers: dict[int, ProducerState] = field(default_factory=dict)
     next_offset: int = 0
     appended: int = 0
     left_out: int = 0
+    aborted: int = 0
+    aborted_records: int = 0
+    lost_markers: int = 0
 
 
 Read = Callable[[str, int, int], Awaitable[Buffer]]
@@ -83,7 +96,7 @@ async def rebuild(
         span, fate = section.span, fates.get(section.object_key)
         data = bytes(await read(section.object_key, span.position, span.length))
         if crc32c(data) == span.checksum:
-            batches = [batch_at(info, span.position) for info in walk(data)]
+            batches = [batch_at(info, span.position, transaction_of(info)) for info in walk(data)]
             evidence.take(section, batches, _told_by_mark(saved, section, batches) or fate)
         elif fate is None or not fate.is_below(frontier):
             raise StorageError(
@@ -91,10 +104,17 @@ async def rebuild(
                 f" {span.position + span.length - 1}: restore the object from a backup"
             )
     evidence.use_remembered(frontier)
-    work = _Work(partition, Rebuilt(producers=dict(producers), next_offset=frontier), read, places, saved)
+    rebuilt = Rebuilt(producers=dict(producers), next_offset=frontier)
+    work = _Work(partition, rebuilt, read, places, saved, Doubts(frontier))
     known = sorted(evidence.known)
     end = saved.next_offset
-    filled = fill(known, evidence.candidates, evidence.again, frontier, end, work.was_early)
+    transactional = len(producers_in(evidence.batches(), producers))
+    while True:
+        filled = fill(known, evidence.candidates, evidence.again, frontier, end, work.was_early)
+        lost = lost_markers(known, filled, frontier, transactional)
+        if lost is None:
+            break
+        known = sorted([*known, lost])
     for each in known:
         if each.end_offset <= frontier:
             work.replay(each)
@@ -105,6 +125,7 @@ async def rebuild(
     for choice in filled.get(end, ()):
         await work.append_choice(evidence.candidates, choice)
     await work.append(evidence.candidates)
+    work.end_transactions(transactional)
     left = sum(batch.record_count for each in evidence.candidates for batch in each.unplaced)
     work.rebuilt.left_out = evidence.repeated + left
     for number, state in forgotten.items():
@@ -156,6 +177,10 @@ class _Evidence:
     candidates: list[Candidate] = field(default_factory=list)
     again: list[Candidate] = field(default_factory=list)
     repeated: int = 0
+
+    def batches(self) -> Iterable[Batch]:
+        yield from (batch for each in self.known for batch in each.batches)
+        yield from (batch for each in self.candidates for batch in each.batches)
 
     def take(self, section: FoundSection, batches: Sequence[Batch], fate: Fate | None) -> None:
         rest = list(batches)
@@ -222,6 +247,7 @@ class _Work:
     read: Read
     places: Callable[[str], tuple[str, ...]]
     saved: Head
+    doubts: Doubts
     is_known_to_end: bool = True
     """Whether what was placed ends where the log ended when rows were saved, or has not come there yet. If it goes
     beyond, something else was in the log: then nothing is left out because all of it is placed."""
@@ -242,8 +268,28 @@ class _Work:
                 f" {self.rebuilt.next_offset} to {known.base_offset - 1} were in the log, and no WAL object has them:"
                 " restore the bucket from a backup"
             )
+        if known.object_key == LOST_MARKERS:
+            self.rebuilt.lost_markers += known.end_offset - known.base_offset
+            self._add_markers(taken_up(known.base_offset, known.end_offset))
+            return
         self._remember(known.batches, known.base_offset)
         await self._add(known.object_key, known.base_offset, known.batches)
+
+    def end_transactions(self, transactional: int) -> None:
+        """What is in doubt is aborted. The log is then as long as it was when rows were saved."""
+        rebuilt = self.rebuilt
+        rebuilt.aborted, rebuilt.aborted_records = len(self.doubts.of), self.doubts.records
+        self._add_markers(self.doubts.ends(rebuilt.next_offset))
+        missing = self.saved.next_offset - rebuilt.next_offset
+        if 0 < missing <= transactional:
+            rebuilt.lost_markers += missing
+            self._add_markers(taken_up(rebuilt.next_offset, self.saved.next_offset))
+        for number, state in rebuilt.producers.items():
+            rebuilt.producers[number] = with_nothing_open(state)
+
+    def _add_markers(self, markers: Sequence[Extent]) -> None:
+        self.rebuilt.extents += markers
+        self.rebuilt.next_offset += len(markers)
 
     async def append(self, candidates: list[Candidate]) -> None:
         """Behind the end, by the newest states. Objects may come in another order than they were committed in: what
@@ -305,6 +351,7 @@ class _Work:
 
     def _remember(self, batches: Iterable[Batch], base_offset: int) -> None:
         for batch in batches:
+            self.doubts.note(batch, base_offset)
             remember(self.rebuilt.producers, batch, base_offset)
             base_offset += batch.record_count
 

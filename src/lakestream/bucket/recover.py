@@ -25,6 +25,7 @@ from lakestream.bucket.rows import Row
 from lakestream.bucket.saved import load_saved
 from lakestream.errors import RequestError, StorageError, TableExists
 from lakestream.metadata import codec, counters
+from lakestream.metadata.groups.model import GROUPS, PENDING
 from lakestream.metadata.log.head import HEAD, Head, ProducerState, extent_key, partition_of, producer_key, shard_of
 from lakestream.metadata.names.pointers import Pointer, Pointers
 from lakestream.metadata.names.views import ViewPointer
@@ -41,6 +42,7 @@ from lakestream.wal import WAL_PREFIX, WalStores, parse_key
 _ALL: Final = ("", "\U0010ffff")
 _MARK: Final = Address("recovering", "begun")
 _LOGS: Final = "log/"
+_TRANSACTIONS: Final = ("txn/", "open-txn/")
 _TABLES: Final = "table/"
 _PUTS_MOST: Final = 500
 _GENERATIONS: Final = 2
@@ -155,12 +157,21 @@ class _Recovery:
         self._heads: dict[StreamPartition, Head] = {}
         self._producers: dict[StreamPartition, dict[int, ProducerState]] = defaultdict(dict)
         self._dead: set[UUID] = set()
+        self._transactional_ids: set[str] = set()
+        self._pending: set[str] = set()
         self._rows = [row for row in rows if not self._take(row)]
 
     def _take(self, row: Row) -> bool:
         """Whether the row is not simply put back: logs are rebuilt, and the cluster's id comes last."""
         if row.shard == "topics" and row.key.startswith("dead/"):
             self._dead.add(UUID(row.key.removeprefix("dead/")))
+        if row.shard.startswith(_TRANSACTIONS):
+            # Their logs are rebuilt without ends: who was in the middle of one must not go on with it.
+            self._transactional_ids.add(row.shard)
+            return True
+        if row.shard.startswith(GROUPS[0]) and row.key.startswith(PENDING[0]):
+            self._pending.add(row.shard)
+            return True
         if not row.shard.startswith(_LOGS):
             return row.shard == "cluster" and row.key == "id"
         partition, address = partition_of(row.shard), Address(row.shard, row.key)
@@ -173,6 +184,7 @@ class _Recovery:
 
     async def run(self) -> None:
         await _put(self._store, self._rows)
+        self._note_coordination()
         former = await counters.former_clusters(self._store)
         self._wal, missing = await open_disks(self._store, self._objects, self._cluster, self._disk_urls)
         self._done.notes += missing
@@ -201,6 +213,18 @@ class _Recovery:
         self._done.subjects = restored.subjects
         self._done.notes += restored.notes
         self._done.topics = len(topics)
+
+    def _note_coordination(self) -> None:
+        count = sum(shard.startswith(_TRANSACTIONS[0]) for shard in self._transactional_ids)
+        if count:
+            self._done.notes.append(
+                f"{count} transactional ids are forgotten, because how their transactions ended is not known: their"
+                " producers have to be started again"
+            )
+        if self._pending:
+            self._done.notes.append(
+                f"{len(self._pending)} groups had offsets in transactions that were under way: these were not committed"
+            )
 
     # Tables and views
 
@@ -330,9 +354,24 @@ class _Recovery:
         )
         self._done.partitions += 1
         self._done.tail_records += rebuilt.next_offset - frontier
+        self._note_transactions(topic, partition, rebuilt)
         self._done.appended += rebuilt.appended
         self._done.left_out += rebuilt.left_out
         return rebuilt
+
+    def _note_transactions(self, topic: Topic, partition: StreamPartition, rebuilt: Rebuilt) -> None:
+        where = f"topic {topic.name}, partition {partition.index}"
+        if rebuilt.aborted:
+            self._done.notes.append(
+                f"{where}: {rebuilt.aborted_records} records of transactions of {rebuilt.aborted} producers are not in"
+                " the table, and how the transactions ended is not known: they are aborted. Readers of uncommitted"
+                " records see them until they are in no log any more"
+            )
+        if rebuilt.lost_markers:
+            self._done.notes.append(
+                f"{where}: no WAL object tells of {rebuilt.lost_markers} offsets, which will have been the ends of"
+                " transactions"
+            )
 
 
 async def _put(store: Store, rows: Iterable[Row]) -> None:
