@@ -156,7 +156,7 @@ def plan_tail(lake: Lake, tail: DueTail, *, tile_size: int) -> Plan:
 
 
 def _is_in_disks(extents: Iterable[Extent]) -> bool:
-    return any(extent.stores != (MAIN_STORE,) for extent in extents)
+    return any(extent.object_key and extent.stores != (MAIN_STORE,) for extent in extents)
 
 
 async def commit(
