@@ -23,8 +23,12 @@ from lakestream.runtime import Runtime
 _ALL: Final = ("", "\U0010ffff")
 _LOGS: Final = ("log/", "log0")
 _TABLES: Final = "table/"
-_PASSING: Final = ("brokers", FEED, "pipeline", "worker/", "saved")
-"""What begins the names of shards that tell only of processes."""
+_PASSING: Final = ("brokers", FEED, "pipeline", "worker/", "saved", "txn/", "open-txn/")
+"""What begins the names of shards that tell only of processes, and of transactions: a state that is a minute old would
+give epochs out that logs have passed. After a loss a transactional id begins with a new producer id."""
+_GROUPS: Final = "group/"
+_PENDING: Final = "p/"
+"""Offsets of transactions that had not ended: after a loss nobody would ever end them."""
 LEASE: Final = "lease"
 _CONCURRENT: Final = 32
 _HEADS_AT_ONCE: Final = 5_000
@@ -141,7 +145,7 @@ class SavedRows:
             if not shard.startswith(_TABLES) or shard in turn or shard in names or shard not in self._rows
         ]
         for shard, entries in await self._ranges(wanted, _ALL):
-            rows = [row for row in entries if row.key != LEASE]
+            rows = [row for row in entries if not _passes(row)]
             if self._rows.get(shard) != rows:
                 self._rows[shard] = rows
                 self._has_changed = True
@@ -161,6 +165,10 @@ class SavedRows:
         for shard in list(shards):
             if self._rows.pop(shard, None) is not None:
                 self._has_changed = True
+
+
+def _passes(row: Row) -> bool:
+    return row.key == LEASE or (row.shard.startswith(_GROUPS) and row.key.startswith(_PENDING))
 
 
 def _logs_of(topic: Topic) -> list[str]:

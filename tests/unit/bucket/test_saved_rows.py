@@ -95,3 +95,19 @@ async def test_what_is_deleted_and_what_is_new_is_seen_at_once() -> None:
         await saved.refresh()
         shards = {row.shard for row in saved.rows()}
         assert not {shard_of(partition) for partition in first.each_partition()} & shards
+
+
+async def test_what_would_be_wrong_after_a_loss_is_not_saved() -> None:
+    """States of transactions that are a minute old, and offsets that wait for an end which nobody remembers."""
+    world = MemoryWorld()
+    for shard, key in (
+        ("txn/t", "state"),
+        ("open-txn/03", "t"),
+        ("group/g", "lease"),
+        ("group/g", "p/07/01/o/x"),
+        ("group/g", "o/x"),
+    ):
+        await world.store.transact([Transaction(shard, {}, {key: b"row"})])
+    saved = SavedRows(world.store, world.runtime)
+    await saved.refresh()
+    assert [(row.shard, row.key) for row in saved.rows()] == [("group/g", "o/x")]
