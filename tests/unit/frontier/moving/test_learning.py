@@ -125,6 +125,8 @@ async def test_a_registry_that_is_away_holds_a_topic_up_for_a_while_only(scene: 
     tick = await worker.tick()
     assert (tick.record_count, tick.failures) == (1, ())
     assert tick.commits[0].kinds == (1, 0, 0, 0)
+    await scene.produce(b"\0\0\0\0\x08x")
+    assert (await worker.tick()).commits[0].kinds == (1, 0, 0, 0), "it has waited for this outage"
     scene.source.is_away = False
     await scene.produce(VALUE)
     assert (await worker.tick()).commits[0].kinds == (0, 0, 1, 0)
