@@ -253,8 +253,11 @@ class Tables:
         return Seen(rows, cited)
 
     async def _snapshot(self, principal: Principal, found: Found, as_of: AsOf) -> Seen:
-        if as_of.offsets is not None or as_of.group is not None or as_of.time is not None:
-            raise RequestError(f"{found.name} is no stream's table: as_of takes a snapshot_id of it, or is left out")
+        if any(given is not None for given in (as_of.offsets, as_of.group, as_of.time, as_of.since)):
+            raise RequestError(
+                f"{found.name} is no stream's table and has no offsets: say as_of.tables.<name> for the streams that "
+                "the query reads, and for this one a snapshot_id, or nothing"
+            )
         current, _ = await self._catalog.load(principal, found.name, None)
         snapshot_id = _snapshot_id(current, found, as_of.snapshot_id)
         cited = CitedTable(

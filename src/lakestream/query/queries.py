@@ -251,8 +251,6 @@ def _as_of(question: Question, table: Found, table_count: int) -> AsOf:
         raise RequestError(
             "the query reads several tables, whose offsets and snapshots are their own: say as_of.tables.<name>"
         )
-    if table.topic is None and question.as_of.snapshot_id is None:
-        return NOW
     return question.as_of
 
 

@@ -30,7 +30,7 @@ class QuerySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The text of a query."""
     waiting: int = 200
     """Queries that wait for a process. More are refused at once."""
-    wait_ms: int = 10_000
+    wait_ms: int = 20_000
     """How long one waits for a process before it is refused."""
     tail_bytes: int = 64 * MIB
     """A tail is decoded for each query that reads it. A larger one is committed to the table first."""

@@ -123,7 +123,7 @@ def _iso(ms: int) -> str:
 
 
 @pytest.mark.filterwarnings("ignore:Parquet writer option:UserWarning")
-def test_a_citation_gives_the_same_rows_after_merges_and_deletes_are_told(node: Node, door: Asker) -> None:
+def test_a_citation_gives_the_same_rows_after_merges_and_deletes_are_told(node: Node, door: Asker, data: Path) -> None:
     node.create("cited", 1)
     for first in range(0, 30, 5):
         node.produce("cited", 5, first=first)
@@ -139,6 +139,8 @@ def test_a_citation_gives_the_same_rows_after_merges_and_deletes_are_told(node: 
     node.run(_merge(node, "cited"))
     assert len(node.run(_view(node, "cited")).files) < before
     assert door.replay(citation) == asked
+    with http_door(data, **LIMITS) as restarted:
+        assert Asker(restarted).replay(citation) == asked
     table = RestCatalog("lake", uri=node.uri).load_table("default.cited")
     table.delete("_offset = 2")
     assert door.replay(citation)["rows"] == asked["rows"], "a row that is not in the answer is none of its business"
@@ -209,6 +211,24 @@ def test_typed_values_are_columns_at_once(node: Node, door: Asker) -> None:
         assert door.value("SELECT max(id) FROM typed WHERE item = 'item 1'") == 19
         topic.produce([b"\0\0\x7f\0\0x", None])
         assert door.value("SELECT count(*) FROM typed WHERE id IS NULL") == 2
+
+
+def test_tables_that_are_no_streams_are_read_at_their_snapshot(node: Node, door: Asker) -> None:
+    node.create("joined", 1)
+    node.produce("joined", 4)
+    catalog = RestCatalog("lake", uri=f"{door.door}/iceberg")
+    catalog.create_namespace("shop")
+    rows = pa.table({"number": [1, 2, 7], "name": ["one", "two", "seven"]})
+    table = catalog.create_table("shop.names", rows.schema)
+    assert door.rows("SELECT * FROM shop.names") == []
+    table.append(rows)
+    query = "SELECT _offset AS o, name FROM joined JOIN shop.names ON _offset = number WHERE name <> 'x' ORDER BY o"
+    asked = door.ask(query)
+    assert asked["rows"] == [{"o": 1, "name": "one"}, {"o": 2, "name": "two"}]
+    table.append(pa.table({"number": [3], "name": ["three"]}))
+    assert len(door.rows(query)) == 3
+    assert door.replay(asked["citation"])["rows"] == asked["rows"]
+    assert door.refusal("SELECT * FROM shop.names", as_of={"offsets": [1]}).code == "bad_request"
 
 
 def test_runaways_end_and_others_go_on(node: Node, door: Asker) -> None:
