@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TRANSACTIONS: Final = (13, 6)
+TRANSACTIONS: Final = (17, 9)
 """In every so many histories, those with this remainder, producers send transactions. Not drawn: what all others play
 stays the same."""
 PARTITIONS: Final = 3
