@@ -36,6 +36,8 @@ class DataFile:
     timestamp_min_ms: int | None = field(default=None, compare=False)
     place: tuple[object, ...] = field(default=(), compare=False)
     """In a spec of the owner's: the values of its fields."""
+    order_id: int = field(default=0, compare=False)
+    """Of the table's sort order in which its rows are; 0: they are in none, or it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,8 @@ class WrittenFile:
     """A Parquet file that a worker wrote and no table names yet. Bounds are inclusive.
 
     `spec_id` 0: unpartitioned, may hold many stream partitions. 1: one stream partition, one offset window. Any other
-    is the owner's: the same, and of one `place`, which has the values of the spec's fields.
+    is the owner's: the same, and of one `place`, which has the values of the spec's fields. `order_id`: of the sort
+    order of the owner's in which its rows are; 0: they are by partition and offset.
     """
 
     path: str
@@ -128,3 +131,4 @@ class WrittenFile:
     timestamp_max_ms: int | None
     metrics: FileMetrics = NO_METRICS
     place: tuple[object, ...] = ()
+    order_id: int = 0

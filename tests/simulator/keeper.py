@@ -123,6 +123,7 @@ class SimulatedRewriter:
         compression: Any,
         keep: Keep | None = None,
         layout: Any = None,
+        order: Any = None,
         change: Callable[[Any], Any] | None = None,
     ) -> list[Rewritten]:
         found = sorted([row for file in files for row in await read_rows(self._objects, file)])

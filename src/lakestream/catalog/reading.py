@@ -5,7 +5,7 @@ from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 
-from lakestream.catalog.layouts import layout_of
+from lakestream.catalog.layouts import layout_of, order_of
 from lakestream.catalog.manifests.deletions import placed
 from lakestream.catalog.manifests.reachable import ReachableFiles, read_reachable
 from lakestream.catalog.manifests.statistics import shown
@@ -108,6 +108,7 @@ class ViewReader:
             statistics=shown(metadata),
             last_column_id=metadata.last_column_id,
             layout=layout_of(metadata, shape),
+            order=order_of(metadata, shape),
             own_names=own_names(metadata.schema(), shape),
         )
 

@@ -1,5 +1,6 @@
-"""How the owner of a stream's table wants its files laid out: a partition spec with fields of the owner's own before
-those of the log. A value that views carry; `rewriting.groups` tells which rows belong together."""
+"""How the owner of a stream's table wants its files: a partition spec with fields of the owner's own before those of
+the log, and a sort order. Values that views carry; `rewriting.groups` tells which rows belong together, and
+`rewriting.ordering` puts them in order."""
 
 from typing import NamedTuple
 
@@ -16,3 +17,19 @@ class Layout(NamedTuple):
 
     spec_id: int
     fields: tuple[LayoutField, ...]
+
+
+class OrderField(NamedTuple):
+    """Of a sort order: a column, and a transform in Iceberg's word for it."""
+
+    column: str
+    transform: str
+    is_descending: bool
+    nulls_first: bool
+
+
+class RowOrder(NamedTuple):
+    """`order_id` is that of the table's sort order, never 0."""
+
+    order_id: int
+    fields: tuple[OrderField, ...]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from lakestream.model import DataFile, PositionDeletes, StatisticsFile
-from lakestream.table.layout import Layout
+from lakestream.table.layout import Layout, RowOrder
 from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
 from lakestream.table.shape import RAW, TableShape
 
@@ -41,5 +41,7 @@ class View:
     """No column that the table has or had is beyond it."""
     layout: Layout | None = None
     """How the owner wants files to lie; None: as streams have them."""
+    order: RowOrder | None = None
+    """How the owner wants rows to lie inside of files; None: by offset."""
     own_names: frozenset[str] = frozenset()
     """Columns that the table's owner has added, and that are no part of its shape."""

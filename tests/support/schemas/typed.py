@@ -76,6 +76,14 @@ class TypedTopic:
         keeper = Maintenance(replace(lake, settings=settings), self.node.topics, name="t", respect_leases=False)
         self.node.run(keeper.maintain(self.node.run(self.node.topics.by_names([self.name]))[self.name]))
 
+    def maintain(self, **settings: int) -> None:
+        """Until nothing is left to merge, with files of its own for every partition."""
+        lake = self.node.lake
+        chosen = msgspec.structs.replace(lake.settings, min_merge_files=2, own_file_bytes=1, **settings)
+        keeper = Maintenance(replace(lake, settings=chosen), self.node.topics, name="t", respect_leases=False)
+        for _ in range(5):
+            self.node.run(keeper.maintain(self.node.run(self.node.topics.by_names([self.name]))[self.name]))
+
     def replay(self, told: list[Replayed] | None = None) -> Replayed:
         node = self.node
         found = node.run(node.topics.by_names([self.name]))[self.name]

@@ -29,6 +29,7 @@ def to_iceberg(metadata: TableMetadata, file: WrittenFile) -> DataFile:
         size_bytes=file.size_bytes,
         partition=_partition(metadata, file),
         spec_id=file.spec_id,
+        order_id=file.order_id,
     )
 
 
@@ -42,6 +43,7 @@ def iceberg_file(
     partition: Record,
     spec_id: int,
     content: DataFileContent = DataFileContent.DATA,
+    order_id: int = 0,
 ) -> DataFile:
     """Of any table's file. Deleted places keep their bounds uncut: engines tell by them which files they concern.
     Raises ValueError if the writer told nothing of it."""
@@ -80,7 +82,7 @@ def iceberg_file(
         lower_bounds=lower,
         upper_bounds=upper,
         split_offsets=sorted(metrics.split_offsets),
-        sort_order_id=None,
+        sort_order_id=order_id or None,
         equality_ids=None,
         key_metadata=None,
     )

@@ -264,6 +264,7 @@ def to_data_file(file: IcebergFile, shape: TableShape) -> DataFile:
         trouble=_data_trouble(file, shape),
         timestamp_min_ms=None if timestamp_min_us is None else timestamp_min_us // 1000,
         place=_place(file) if file.spec_id > STREAM_SPEC_ID else (),
+        order_id=file.sort_order_id or 0,
     )
 
 

@@ -128,6 +128,7 @@ async def fold(lake: Lake, rewriter: Rewriter, view: View, planned: Fold, option
                 compression=view.compression,
                 keep=keep,
                 layout=view.layout,
+                order=view.order,
             )
         except Unmergeable:
             if len(run) == 1:

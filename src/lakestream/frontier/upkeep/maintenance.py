@@ -184,7 +184,7 @@ class Maintenance:
             return []
         steps: list[Step] = []
         files = [file for file in view.files if folded_ms(file) is None] if topic.options.compacts else view.files
-        runs = plan_merges(files, self._lake.settings, view.layout)
+        runs = plan_merges(files, self._lake.settings, view.layout, view.order)
         if not runs:
             self._tidy[topic.topic_id] = view.metadata_location
         for run in runs:
@@ -203,7 +203,7 @@ class Maintenance:
 
     async def _merge_run(self, topic: Topic, view: View, run: Run) -> tuple[View, Step] | None:
         """Half of the run, and so on, if it is too much at once."""
-        while len(run) > 1 or any(is_elsewhere(file, view.layout) for file in run):
+        while len(run) > 1 or any(is_elsewhere(file, view.layout, view.order) for file in run):
             try:
                 rewritten = await self._rewriter.rewrite(
                     run,
@@ -212,6 +212,7 @@ class Maintenance:
                     own_file_bytes=self._lake.settings.own_file_bytes,
                     compression=view.compression,
                     layout=view.layout,
+                    order=view.order,
                 )
             except Unmergeable:
                 self._refuse(run)

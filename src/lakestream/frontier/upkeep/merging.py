@@ -10,7 +10,7 @@ from typing import Final
 
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.model import DataFile
-from lakestream.table.layout import Layout
+from lakestream.table.layout import Layout, RowOrder
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC_ID, UNPARTITIONED
 
 MAX_FILES: Final = 256
@@ -21,18 +21,23 @@ Run = tuple[DataFile, ...]
 _Place = tuple[int, int, tuple[object, ...]]
 
 
-def plan_merges(files: Sequence[DataFile], settings: PipelineSettings, layout: Layout | None = None) -> list[Run]:
-    """Runs of files, each to become one or few, those that save most first. With an owner's layout also large files
-    that lie otherwise, each alone: a merge brings its rows there."""
+def plan_merges(
+    files: Sequence[DataFile],
+    settings: PipelineSettings,
+    layout: Layout | None = None,
+    order: RowOrder | None = None,
+) -> list[Run]:
+    """Runs of files, each to become one or few, those that save most first. With an owner's layout or order also large
+    files that lie otherwise, each alone: a merge brings its rows there."""
     places: dict[_Place | None, list[DataFile]] = {}
     for file in files:
         places.setdefault(_place(file), []).append(file)
     found: list[Run] = []
     for place, group in places.items():
-        order = sorted(group, key=_age if place is None else _position)
-        for run in _small_runs(order, settings, layout):
+        listed = sorted(group, key=_age if place is None else _position)
+        for run in _small_runs(listed, settings, layout):
             found += _cut(run, settings)
-        found += [(file,) for file in order if _is_large(file, settings) and is_elsewhere(file, layout)]
+        found += [(file,) for file in listed if _is_large(file, settings) and is_elsewhere(file, layout, order)]
     return sorted(found, key=lambda run: (-len(run), run[0].path))
 
 
@@ -60,9 +65,13 @@ def is_ours(file: DataFile, layout: Layout | None = None) -> bool:
     return file.spec_id in _OUR_SPECS or (layout is not None and file.spec_id == layout.spec_id)
 
 
-def is_elsewhere(file: DataFile, layout: Layout | None) -> bool:
-    """Whether it lies as streams have files, where the owner wants another layout."""
-    return layout is not None and file.spec_id in _OUR_SPECS
+def is_elsewhere(file: DataFile, layout: Layout | None, order: RowOrder | None) -> bool:
+    """Whether it lies, or its rows do, as streams have them, where the owner wants it otherwise. Files in an order of
+    the owner's stay in it, also if that is an earlier one."""
+    if layout is not None and file.spec_id in _OUR_SPECS:
+        return True
+    is_unordered = not file.order_id and file.partition_min is not None and file.partition_min == file.partition_max
+    return order is not None and is_unordered and is_ours(file, layout)
 
 
 def _is_large(file: DataFile, settings: PipelineSettings) -> bool:

@@ -129,6 +129,8 @@ class _Files:
             own_file_bytes=self.lake.settings.own_file_bytes,
             compression=view.compression,
             change=filler.fill,
+            layout=view.layout,
+            order=view.order if file.order_id else None,
         )
         if filler.filled:
             swapped = await put_in_place(self.lake, view, [file], rewritten)

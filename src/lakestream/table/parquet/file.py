@@ -34,12 +34,15 @@ class ParquetFile:
     """Under way in `sink`, which is empty. The footer holds the checksums of the chunks, whose places it tells: room is
     left for them, and filled when Arrow is done."""
 
-    def __init__(self, sink: BytesIO, shape: TableShape, compression: Compression) -> None:
+    def __init__(
+        self, sink: BytesIO, shape: TableShape, compression: Compression, *, in_log_order: bool = True
+    ) -> None:
         self._sink = sink
         self._schema = arrow_schema(shape)
         self._shape = shape
         self._leaves = sum(1 for _ in shape.leaves())
         self._groups = 0
+        self._in_log_order = in_log_order
         self._writer = pq.ParquetWriter(sink, self._schema, **_options(shape, compression))
 
     @property
@@ -56,7 +59,7 @@ class ParquetFile:
 
     def close(self) -> ClosedFile:
         """Ends the file."""
-        room = seal([0] * (self._groups * self._leaves))
+        room = seal([0] * (self._groups * self._leaves), in_log_order=self._in_log_order)
         self._writer.add_key_value_metadata(room)
         self._writer.close()
         with self._sink.getbuffer() as data:

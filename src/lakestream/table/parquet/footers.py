@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakestream.errors import CorruptObject, LakestreamError
-from lakestream.table.parquet.seal import check_footer, chunk_checksums, chunk_range, footer_checksum
+from lakestream.table.parquet.seal import check_footer, chunk_checksums, chunk_range, footer_checksum, is_in_log_order
 from lakestream.table.reading.files import UNBOUNDED
 from lakestream.table.sandbox import SANDBOX
 
@@ -144,10 +144,12 @@ def _parse_footer(path: str, data: bytes) -> ParquetFooter:
         leaves = tuple(schema.column(position).path for position in range(metadata.num_columns))
         places = {leaf: position for position, leaf in enumerate(leaves)}
         units = _units_per_ms(schema.column(places["_timestamp"])) if "_timestamp" in places else None
+        is_sealed, in_order = checksums is not None, is_in_log_order(metadata)
         groups = []
         first_row = 0
         for index in range(metadata.num_row_groups):
-            group = _row_group(path, metadata.row_group(index), places, index, first_row, units, checksums is not None)
+            described = metadata.row_group(index)
+            group = _row_group(path, described, places, index, first_row, units, is_sealed, in_order)
             first_row += group.row_count
             groups.append(group)
     except UNREADABLE as error:
@@ -170,6 +172,7 @@ def _row_group(
     first_row: int,
     units_per_ms: int | None,
     is_sealed: bool,
+    in_order: bool,
 ) -> RowGroup:
     chunks = {leaf: group.column(places[leaf]) for leaf in _JUDGED_LEAVES if leaf in places}
     partition_min, partition_max = _bounds(chunks.get("_stream_partition"))
@@ -189,20 +192,20 @@ def _row_group(
         timestamp_max_ms=newest,
         size_bytes=group.total_byte_size,
         empty_columns=frozenset(name for name, leaf in _OPTIONAL_COLUMNS.items() if _is_empty(chunks.get(leaf))),
-        implied=_implied(chunks, group.num_rows) if is_sealed else {},
+        implied=_implied(chunks, group.num_rows, in_order=in_order) if is_sealed else {},
     )
 
 
-def _implied(chunks: Mapping[str, Any], row_count: int) -> dict[str, int]:
-    """Of a sealed file, whose statistics are under its checksum and whose rows our writer let in only by partition and
-    offset, each once: offsets of one partition that are as many as lie between their bounds are all of those."""
+def _implied(chunks: Mapping[str, Any], row_count: int, *, in_order: bool) -> dict[str, int]:
+    """Of a sealed file, whose statistics are under its checksum. Where our writer let rows in only by partition and
+    offset, each once, offsets of one partition that are as many as lie between their bounds are all of those."""
     implied = {}
     for name in ("_stream_partition", "_timestamp_type"):
         low, high = _bounds(chunks.get(name))
         if low == high:
             implied[name] = low
     low, high = _bounds(chunks.get("_offset"))
-    if "_stream_partition" in implied and high - low + 1 == row_count:
+    if in_order and "_stream_partition" in implied and high - low + 1 == row_count:
         implied["_offset"] = low
     return implied
 

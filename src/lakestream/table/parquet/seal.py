@@ -17,6 +17,8 @@ from lakestream.records import crc32c
 
 _SEALED: Final = re.compile(r"\.([0-9a-f]{8})\.parquet", re.ASCII)
 _KEY: Final = "lakestream.chunks"
+_KEY_OF_SORTED: Final = "lakestream.chunks-of-sorted"
+"""In files whose rows are not in the log's order. Who knows only the other key does not read them."""
 _PREFIX: Final = "crc32c:"
 _DIGITS: Final = 8
 
@@ -32,9 +34,9 @@ def footer_checksum(path: str) -> int | None:
     return int(found.group(1), 16) if found is not None and found.end() == len(path) else None
 
 
-def seal(checksums: Sequence[int]) -> dict[str, str]:
+def seal(checksums: Sequence[int], *, in_log_order: bool = True) -> dict[str, str]:
     """What the footer says of the column chunks, row group by row group, column by column."""
-    return {_KEY: _PREFIX + "".join(f"{checksum:08x}" for checksum in checksums)}
+    return {_KEY if in_log_order else _KEY_OF_SORTED: _PREFIX + "".join(f"{checksum:08x}" for checksum in checksums)}
 
 
 def check_footer(path: str, footer: bytes | memoryview) -> None:
@@ -50,12 +52,18 @@ def chunk_checksums(path: str, metadata: pq.FileMetaData) -> tuple[int, ...] | N
     """Row group by row group, column by column; None: it is another engine's file."""
     if footer_checksum(path) is None:
         return None
-    text = (metadata.metadata or {}).get(_KEY.encode(), b"").decode()
+    said = metadata.metadata or {}
+    text = said.get(_KEY.encode(), said.get(_KEY_OF_SORTED.encode(), b"")).decode()
     count = metadata.num_row_groups * metadata.num_columns
     if len(text) != len(_PREFIX) + _DIGITS * count:
         raise CorruptObject(f"the footer of {path} lacks the checksums of its column chunks")
     digits = range(len(_PREFIX), len(text), _DIGITS)
     return tuple(int(text[position : position + _DIGITS], 16) for position in digits)
+
+
+def is_in_log_order(metadata: pq.FileMetaData) -> bool:
+    """Of a sealed file: whether its rows are by partition and offset."""
+    return _KEY.encode() in (metadata.metadata or {})
 
 
 def chunk_range(chunk: Any) -> tuple[int, int]:

@@ -32,6 +32,7 @@ class WrittenStats:
     footer_checksum: int
     """Belongs in the file's name: `sealed_name`."""
     metrics: FileMetrics
+    order_id: int = 0
 
     def written(self, path: str, spec_id: int, place: tuple[object, ...] = ()) -> WrittenFile:
         """The file as it goes into a table's commit."""
@@ -47,11 +48,13 @@ class WrittenStats:
             timestamp_max_ms=self.timestamp_max_ms,
             metrics=self.metrics,
             place=place,
+            order_id=self.order_id,
         )
 
 
 class StreamFileWriter:
-    """Writes records in (partition, offset) order, each `write` a row group: an arena's fill is the right size.
+    """Writes records, as a rule in (partition, offset) order, each `write` a row group: an arena's fill is the right
+    size.
 
     Blocking; for workers. The sink stays open and is the caller's to store.
     """
@@ -64,12 +67,15 @@ class StreamFileWriter:
         *,
         is_typed: bool = True,
         is_key_typed: bool = True,
+        order_id: int = 0,
     ) -> None:
-        """`is_typed`: values become columns, if the shape has a codec for them; `is_key_typed`: so do keys."""
+        """`is_typed`: values become columns, if the shape has a codec for them; `is_key_typed`: so do keys. `order_id`:
+        records come in that sort order of the owner's, all of one partition."""
         self._shape = shape
         self._is_typed = is_typed
         self._is_key_typed = is_key_typed
-        self._parquet = ParquetFile(sink, shape, compression)
+        self._order_id = order_id
+        self._parquet = ParquetFile(sink, shape, compression, in_log_order=not order_id)
         self._first_partition = -1
         self._last = (-1, -1)
         self._record_count = 0
@@ -121,6 +127,7 @@ class StreamFileWriter:
             size_bytes=self.size_bytes,
             footer_checksum=closed.footer_checksum,
             metrics=closed.metrics,
+            order_id=self._order_id,
         )
 
     def _write(self, rows: pa.Table, partition: Ints, offset: Longs, timestamp_ms: Longs) -> None:
@@ -134,6 +141,8 @@ class StreamFileWriter:
         self._timestamp_max_ms = max(self._timestamp_max_ms, int(timestamp_ms.max()))
 
     def _check_order(self, partition: Ints, offset: Longs) -> None:
+        if self._order_id:
+            return
         first = (int(partition[0]), int(offset[0]))
         partition_steps, offset_steps = np.diff(partition), np.diff(offset)
         if first <= self._last or not np.all((partition_steps > 0) | ((partition_steps == 0) & (offset_steps > 0))):

@@ -54,7 +54,7 @@ def groups_of(rows: pa.Table, layout: Layout, shape: TableShape) -> PlacedRows:
     for field in layout.fields:
         column = rows.column(field.column).combine_chunks()
         column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
-        code, found = _transformed(column, field.transform, schema.find_field(field.column).field_type)
+        code, found = transformed(column, field.transform, schema.find_field(field.column).field_type)
         codes.append(code)
         values.append(found)
     together, numbers = np.unique(np.stack(codes), axis=1, return_inverse=True)
@@ -69,7 +69,7 @@ def _parsed(text: str) -> Transform[Any, Any]:
     return parse_transform(text)
 
 
-def _transformed(column: pa.Array, text: str, kind: IcebergType) -> tuple[Longs, Sequence[object]]:
+def transformed(column: pa.Array, text: str, kind: IcebergType) -> tuple[Longs, Sequence[object]]:
     """Each row's place in the list of values that there are."""
     transform = _parsed(text)
     plain = _numbers(column)

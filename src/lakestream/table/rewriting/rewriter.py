@@ -1,4 +1,5 @@
-"""Files of a stream's table into fewer, larger ones: the same rows, in order, less those that are deleted.
+"""Files of a stream's table into fewer, larger ones: the same rows, less those that are deleted, in the order of their
+offsets or, inside of a file of one partition, in one that the owner wants.
 
 Nothing is decoded into records: rows go from Parquet to Parquet as columns, with their checksums.
 """
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from lakestream.model import DataFile, PositionDeletes
 from lakestream.objects.store import Buffer, ObjectStore
-from lakestream.table.layout import Layout
+from lakestream.table.layout import Layout, RowOrder
 from lakestream.table.parquet.arrow import arrow_schema, canonical, places_from_arrow
 from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
 from lakestream.table.parquet.files import ParquetFiles
@@ -26,6 +27,7 @@ from lakestream.table.reading.cache import SharedCache
 from lakestream.table.reading.deletes import Deleted, load_deletes
 from lakestream.table.reading.rows import DecodedGroup, RowReader, check_unique
 from lakestream.table.rewriting.groups import MAX_GROUPS, groups_of
+from lakestream.table.rewriting.ordering import ordered
 from lakestream.table.schema import OFFSET_WINDOW, STREAM_SPEC_ID, UNPARTITIONED
 from lakestream.table.shape import RAW, TableShape
 
@@ -73,20 +75,29 @@ class Rewriter:
         keep: Keep | None = None,
         change: Change | None = None,
         layout: Layout | None = None,
+        order: RowOrder | None = None,
     ) -> list[Rewritten]:
         """A partition with at least `own_file_bytes` in the files gets files of its own, one per offset window; the
         others share one. With a layout that much in all gets files for each of its places, or rather for the largest;
-        the others share one. No file if no row is left. Raises `Unmergeable`, `ObjectMissing`, `CorruptObject`."""
+        the others share one. With an order files of one partition are in it. No file if no row is left. Raises
+        `Unmergeable`, `ObjectMissing`, `CorruptObject`."""
         groups = [group for file in files for group in await self._groups(file, shape)]
         size_bytes = sum(group.row_group.size_bytes for group in groups)
         deleted = await load_deletes(deletes, self._files, self._cache)
-        if size_bytes > self._max_bytes:
-            if len(files) > 1:
-                raise Unmergeable(f"{size_bytes} bytes are more than the {self._max_bytes} that are rewritten at once")
+        if size_bytes > self._max_bytes and len(files) > 1:
+            raise Unmergeable(f"{size_bytes} bytes are more than the {self._max_bytes} that are rewritten at once")
+        if size_bytes > self._max_bytes and order is None:
             return await self._stream(files[0], groups, deleted, shape, compression, keep, change, layout)
-        tables = [await self._read(group, deleted, shape, change) for group in groups]
         stored_bytes = sum(file.size_bytes for file in files)
-        return await asyncio.to_thread(_write, tables, stored_bytes, own_file_bytes, shape, compression, keep, layout)
+        rewritten: list[Rewritten] = []
+        # A file that is too large for this becomes several, each in order.
+        for part in _parts(groups, self._max_bytes):
+            tables = [await self._read(group, deleted, shape, change) for group in part]
+            part_bytes = stored_bytes * sum(group.row_group.size_bytes for group in part) // max(size_bytes, 1)
+            rewritten += await asyncio.to_thread(
+                _write, tables, part_bytes, own_file_bytes, shape, compression, keep, layout, order
+            )
+        return rewritten
 
     async def read(
         self,
@@ -163,6 +174,20 @@ class Rewriter:
         return await self._files.read(group.row_group, group.footer, shape.stored_names(names), take)
 
 
+def _parts(groups: Sequence[DecodedGroup], max_bytes: int) -> Iterator[list[DecodedGroup]]:
+    """As many at once as the bytes allow, one at least."""
+    part: list[DecodedGroup] = []
+    size_bytes = 0
+    for group in groups:
+        if part and size_bytes + group.row_group.size_bytes > max_bytes:
+            yield part
+            part, size_bytes = [], 0
+        part.append(group)
+        size_bytes += group.row_group.size_bytes
+    if part:
+        yield part
+
+
 def _take_there(
     table: pa.Table,
     columns: Sequence[str],
@@ -190,6 +215,7 @@ def _write(
     compression: Compression,
     keep: Keep | None,
     layout: Layout | None,
+    order: RowOrder | None,
 ) -> list[Rewritten]:
     rows = _sorted(tables, shape)
     all_rows = rows.num_rows
@@ -199,7 +225,7 @@ def _write(
         return []
     row_bytes = max(1, stored_bytes // all_rows)
     chunk_rows = max(1, shape.row_group_bytes // max(1, rows.nbytes // rows.num_rows))
-    write = partial(_file, shape=shape, compression=compression, chunk_rows=chunk_rows)
+    write = partial(_file, shape=shape, compression=compression, order=order, chunk_rows=chunk_rows)
     if layout is not None:
         placed = _placed(rows, layout, shape, splits=stored_bytes >= own_file_bytes)
         if placed is not None:
@@ -291,11 +317,19 @@ def _file(
     *,
     shape: TableShape,
     compression: Compression,
+    order: RowOrder | None,
     chunk_rows: int,
 ) -> Rewritten:
+    """Of several partitions rows stay by offset: who reads one would read all of them."""
     sink = io.BytesIO()
-    writer = StreamFileWriter(sink, shape, compression)
-    for chunk in _chunks(pa.concat_tables(parts), chunk_rows):
+    rows = pa.concat_tables(parts)
+    partition, _, _ = places_from_arrow(rows)
+    if order is not None and partition[0] == partition[-1]:
+        rows = canonical(ordered(rows, order, shape), shape.names, shape)
+        writer = StreamFileWriter(sink, shape, compression, order_id=order.order_id)
+    else:
+        writer = StreamFileWriter(sink, shape, compression)
+    for chunk in _chunks(rows, chunk_rows):
         writer.write_rows(chunk)
     stats = writer.close()
     return Rewritten(sink.getbuffer(), stats, spec_id, place)

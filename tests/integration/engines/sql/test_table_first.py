@@ -2,12 +2,10 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import duckdb
 import httpx
-import msgspec
 import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -22,7 +20,6 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 from support.schemas.typed import TypedTopic, closing
 from support.worlds.source import Node, source_node
 
-from lakestream.frontier.upkeep.maintenance import Maintenance
 from lakestream.table.shape import KIND_TYPED
 
 COLUMNS = Schema(
@@ -175,14 +172,6 @@ def test_a_namespace_that_says_it(node: Node, rest: RestCatalog, duck: duckdb.Du
     assert duck.execute("SELECT count(*) FROM lake.live.events").fetchall() == [(0,)]
 
 
-def maintained(node: Node, topic: str, **settings: int) -> None:
-    """Until nothing is left to merge."""
-    chosen = msgspec.structs.replace(node.lake.settings, min_merge_files=2, own_file_bytes=1, **settings)
-    keeper = Maintenance(replace(node.lake, settings=chosen), node.topics, name="t", respect_leases=False)
-    for _ in range(5):
-        node.run(keeper.maintain(node.run(node.topics.by_names([topic]))[topic]))
-
-
 @pytest.mark.parametrize("rewrite_bytes", [1 << 27, 1 << 10], ids=["merged", "streamed"])
 def test_files_come_into_the_owners_partitions(
     node: Node, rest: RestCatalog, duck: duckdb.DuckDBPyConnection, rewrite_bytes: int
@@ -200,7 +189,7 @@ def test_files_come_into_the_owners_partitions(
             topic.move()
     assert {file.spec_id for file in topic.view().files} <= {0, 1}
     small = 1 << 20 if rewrite_bytes > 1 << 20 else 1
-    maintained(node, name, small_file_bytes=small, max_rewrite_bytes=rewrite_bytes)
+    topic.maintain(small_file_bytes=small, max_rewrite_bytes=rewrite_bytes)
     view = topic.view()
     assert {file.spec_id for file in view.files} == {2}
     places = {(day, f"item {n}") for day in (20_000, 20_001) for n in range(3)}
@@ -218,7 +207,7 @@ def test_files_come_into_the_owners_partitions(
     for first in (120, 130, 140):
         topic.produce([serialize(order(number)) for number in range(first, first + 10)])
         topic.move()
-    maintained(node, name, small_file_bytes=1 << 20)
+    topic.maintain(small_file_bytes=1 << 20)
     assert sorted(topic.column("id")) == list(range(150))
     topic.check_fetched()
     assert {file.spec_id for file in topic.view().files} == {2, 3}, "files of an earlier spec stay as they are"

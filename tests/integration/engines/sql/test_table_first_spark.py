@@ -113,3 +113,37 @@ def test_create_alter_and_drop(node: Node, spark: Any, lake: str) -> None:
     spark.sql(f"DROP TABLE {lake}.sales")
     assert topic_of(node, "shop.orders") is None
     assert topic_of(node, "shop.w") is None
+
+
+def test_a_sort_order_holds_for_merges_and_for_sparks_rewrites(node: Node, spark: Any, lake: str) -> None:
+    spark.sql(
+        f"CREATE TABLE {lake}.prices (item STRING, price INT) USING iceberg"
+        " TBLPROPERTIES ('lakestream.stream'='true', 'lakestream.partitions'='1')"
+    )
+    spark.sql(f"ALTER TABLE {lake}.prices WRITE ORDERED BY item DESC NULLS LAST, bucket(4, price)")
+    with SchemaRegistryClient({"url": node.registry}) as registry:
+        topic = TypedTopic(node, "shop.prices", registry)
+        serialize = topic.avro(json.loads(registry.get_latest_version("shop.prices-value").schema.schema_str))
+        for first in (0, 50, 100):
+            topic.produce([serialize({"item": f"i{n * 7 % 10}", "price": n}) for n in range(first, first + 50)])
+            topic.move()
+        topic.maintain(small_file_bytes=1 << 20)
+        [merged] = topic.view().files
+        assert merged.order_id == 1
+        read = spark.read.parquet(merged.path.removeprefix("file://"))
+        items = [row[0] for row in read.select("item").collect()]
+        assert items == sorted(items, reverse=True)
+        topic.check_fetched()
+        found = spark.sql(f"SELECT count(*), sum(price) FROM {lake}.prices WHERE item = 'i7'").collect()
+        assert [tuple(row) for row in found] == [(15, sum(n for n in range(150) if n * 7 % 10 == 7))]
+        spark.sql(f"ALTER TABLE {lake}.prices WRITE ORDERED BY price DESC")
+        spark.sql(
+            "CALL first.system.rewrite_data_files(table => 'shop.prices', strategy => 'sort',"
+            " options => map('rewrite-all', 'true'))"
+        )
+        topic.check_fetched()
+        topic.produce([serialize({"item": "late", "price": 1})])
+        topic.move()
+        topic.maintain(small_file_bytes=1 << 20)
+        topic.check_fetched()
+        assert {file.order_id for file in topic.view().files} <= {0, 2}
