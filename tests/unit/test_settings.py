@@ -17,6 +17,8 @@ def _leaf_types(struct: type[msgspec.Struct]) -> list[type]:
     for field in msgspec.structs.fields(struct):
         composed = isinstance(field.type, types.UnionType) or typing.get_origin(field.type) is dict
         kinds = typing.get_args(field.type) if composed else (field.type,)
+        if typing.get_origin(field.type) is typing.Literal:
+            kinds = tuple(type(each) for each in typing.get_args(field.type))
         for kind in kinds:
             found += _leaf_types(kind) if issubclass(kind, msgspec.Struct) else [kind]
     return found

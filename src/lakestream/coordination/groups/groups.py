@@ -160,8 +160,9 @@ class Groups:
         named = (await self._coordinator.configured.named()).get(group, {})
         return await self._coordinator.configured.of(group), named
 
-    async def configured(self) -> Sequence[str]:
-        """The groups that have settings of their own. Whether the caller may know is for the caller of this to ask."""
+    async def configured(self, principal: Principal) -> Sequence[str]:
+        """The groups that have settings of their own, for those who may see the cluster's."""
+        check(self._authorizer, principal, Operation.DESCRIBE_CONFIGS, ResourceKind.CLUSTER, CLUSTER_NAME)
         return sorted(await self._coordinator.configured.named())
 
     async def alter(self, principal: Principal, group: str, change: Callable[[Named], Named], *, dry_run: bool) -> None:

@@ -1,6 +1,7 @@
 """`/mcp` on the HTTP door's port: streamable HTTP, stateless, one JSON answer for each request. Any door serves any."""
 
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -28,8 +29,16 @@ class McpDoor:
         )
         self._manager: StreamableHTTPSessionManager = server.session_manager
 
-    def running(self) -> AbstractAsyncContextManager[None]:
-        return self._manager.run()
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        try:
+            async with self._manager.run():
+                yield
+        except BaseExceptionGroup as group:
+            # The manager has a task group: what ends it from outside comes back wrapped.
+            if len(group.exceptions) == 1:
+                raise group.exceptions[0] from None
+            raise
 
     def route(self) -> Route:
         return Route("/mcp", self)

@@ -27,9 +27,8 @@ async def handle(context: Context, request: Any) -> Reply:
             topics = await context.streams.topics.list(context.principal)
             found += [{"resource_name": topic.name, "resource_type": Resource.TOPIC} for topic in topics]
         if Resource.GROUP in types:
-            found += [
-                {"resource_name": each, "resource_type": Resource.GROUP} for each in await context.groups.configured()
-            ]
+            groups = await context.groups.configured(context.principal)
+            found += [{"resource_name": each, "resource_type": Resource.GROUP} for each in groups]
         for kind in (Resource.BROKER, Resource.BROKER_LOGGER):
             if kind in types:
                 brokers = await context.streams.brokers(context.principal)

@@ -19,7 +19,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import StaticTable
 
 from lakestream import objects
-from lakestream.errors import LakestreamError
+from lakestream.errors import LakestreamError, RetryableError
 from lakestream.frontier.moving.tiles.decoding import borrowed_arena, decode_slices
 from lakestream.frontier.moving.tiles.reading import read_tile
 from lakestream.frontier.moving.tiles.tile import Tile
@@ -40,7 +40,7 @@ T = TypeVar("T")
 BATCH_ROWS: Final = 16_384
 
 
-class UnknownSchemas(LakestreamError):
+class UnknownSchemas(RetryableError):
     """The tail of a stream has values of schemas that its table does not know yet."""
 
     def __init__(self, topic_id: UUID) -> None:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from lakestream.errors import LakestreamError, RequestError
 from lakestream.objects import Buffer
 from lakestream.records import MAX_DECOMPRESSED_BYTES, BatchInfo, BatchRules, OutOfRoom, take
-from lakestream.records.layout import TRANSACTIONAL_BIT
+from lakestream.records.layout import MAGIC, TRANSACTIONAL_BIT
 
 LOOP_BYTES: Final = 256 * 1024
 """Of one request, decompressed on the event loop."""
@@ -20,6 +20,7 @@ PLAIN_LOOP_BYTES: Final = 2 * 1024 * 1024
 _USUAL_RATIO: Final = 4
 """What compresses better than this may be decompressed twice: a little on the event loop, all of it aside."""
 _ATTRIBUTES: Final = 22
+_BATCH_MAGIC: Final = 2
 _CODEC_MASK: Final = 7
 
 
@@ -44,7 +45,8 @@ Checked = Kept | LakestreamError
 
 
 def is_transactional(run: Buffer) -> bool:
-    return len(run) > _ATTRIBUTES and bool(run[_ATTRIBUTES] & TRANSACTIONAL_BIT)
+    """Of bytes that are no batch at all the bit says nothing: what they are is found out by checking them."""
+    return len(run) > _ATTRIBUTES and run[MAGIC] == _BATCH_MAGIC and bool(run[_ATTRIBUTES] & TRANSACTIONAL_BIT)
 
 
 def codec_of(run: Buffer) -> int:

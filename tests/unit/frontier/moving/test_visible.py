@@ -62,7 +62,7 @@ def test_ends_that_are_no_batch_boundaries_are_refused() -> None:
     with pytest.raises(CorruptRecords, match="ends at 14"):
         visible(0, extent, run, 10, 14, ())
     short = Extent(10, 16, ("main",), "wal/1", 0, len(run), 0, crc32c(run))
-    with pytest.raises(CorruptRecords, match="ends at 16"):
+    with pytest.raises(CorruptRecords, match="end at 15, not at 16"):
         visible(0, short, run, 10, 16, (AbortedPart(1, 10, 12),))
 
 

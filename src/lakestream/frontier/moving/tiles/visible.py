@@ -74,10 +74,8 @@ def visible(
     offset, reached = extent.base_offset, first
     for batch in walk(data):
         base, offset = offset, offset + batch.last_offset_delta + 1
-        if offset <= first:
+        if offset <= first or base >= last:
             continue
-        if base >= last:
-            break
         if base != reached:
             raise CorruptRecords(f"no batch of partition {partition} starts at {reached}")
         reached = offset
@@ -94,6 +92,8 @@ def visible(
             runs[-1] = (runs[-1][0], offset, runs[-1][2], batch_end)
         else:
             runs.append((base, offset, batch.position, batch_end))
+    if offset != extent.end_offset:
+        raise CorruptRecords(f"the batches of partition {partition} end at {offset}, not at {extent.end_offset}")
     if reached != last:
         raise CorruptRecords(f"no batch of partition {partition} ends at {last}, but one at {reached}")
     found = memoryview(data)
