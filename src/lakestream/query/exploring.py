@@ -1,8 +1,9 @@
 """Streams as an agent asks about them: which there are, what is in one, a key's newest record and its history, a text,
 and what is new. Every answer that has records cites them; all of it is done by queries.
 
-What looks for few records in a long history goes backwards through it in windows of offsets, each larger than the one
-before, and stops when it has enough. `changes` goes forwards from a cursor, a bounded number of offsets at a time.
+Records of a key are found by filters of keys, in one query. What else looks for few records in a long history goes
+backwards through it in windows of offsets, each larger than the one before, and stops when it has enough. `changes`
+goes forwards from a cursor, a bounded number of offsets at a time.
 """
 
 import asyncio
@@ -19,9 +20,9 @@ from lakestream.errors import OffsetOutOfRange, RequestError
 from lakestream.metadata.topics.tables import table_name
 from lakestream.query.citations import Citation
 from lakestream.query.looking import Found, StreamFacts, Tables
-from lakestream.query.messages import Value
+from lakestream.query.messages import Newest, Value
 from lakestream.query.queries import Queries
-from lakestream.query.questions import AsOf, Question
+from lakestream.query.questions import NOW, AsOf, Question
 from lakestream.table.shape import KEY_COLUMN, TableShape
 
 MOST_RECORDS: Final = 1_000
@@ -33,6 +34,7 @@ _STEP: Final = 100_000
 """Offsets of a partition that `changes` looks through at a time."""
 _LOOK_S: Final = 0.1
 _SAMPLES: Final = 3
+_NEWEST: Final = 'ORDER BY "timestamp" DESC NULLS LAST, "offset" DESC, partition'
 _TEXT_KINDS: Final = frozenset({"string"})
 _COLUMNS: Final = {
     "partition": "INTEGER",
@@ -95,8 +97,12 @@ class Exploring:
     async def history(self, principal: Principal, stream: str, key: str, limit: int) -> Records:
         """The newest records with that key, the newest first: within a partition by offset, between them by time."""
         found = await self._tables.stream(principal, stream)
-        facts = await self._tables.facts(found)
-        return await self._backwards(principal, found, facts, "_key = encode(?)", (key,), _checked(limit))
+        shape = await self._tables.shape(found)
+        text = f"{_select(found, shape)} WHERE _key = encode(?) {_NEWEST} LIMIT {_checked(limit)}"
+        newest = Newest(key.encode(), limit)
+        rows, citation = await self._rows(principal, found, text, (key,), NOW, newest)
+        since = citation.tables[0].since or ()
+        return Records(rows, [citation], more=any(since) or len(rows) == limit)
 
     async def search(self, principal: Principal, stream: str, text: str, limit: int) -> Records:
         """The newest records that have the text in a column of text, or in a value or key that is text, in whatever
@@ -177,10 +183,7 @@ class Exploring:
         parameters: Sequence[Value],
         limit: int,
     ) -> Records:
-        text = (
-            f"{_select(found, facts.shape)} WHERE {condition} "
-            f'ORDER BY "timestamp" DESC NULLS LAST, "offset" DESC, partition LIMIT {limit}'
-        )
+        text = f"{_select(found, facts.shape)} WHERE {condition} {_NEWEST} LIMIT {limit}"
         records: list[dict[str, Any]] = []
         citations: list[Citation] = []
         until, width = facts.ends, _WINDOW
@@ -195,9 +198,15 @@ class Exploring:
         return Records(records[:limit], citations, more=any(until))
 
     async def _rows(
-        self, principal: Principal, found: Found, text: str, parameters: tuple[Value, ...], as_of: AsOf
+        self,
+        principal: Principal,
+        found: Found,
+        text: str,
+        parameters: tuple[Value, ...],
+        as_of: AsOf,
+        newest: Newest | None = None,
     ) -> tuple[list[dict[str, Any]], Citation]:
-        question = Question(text, parameters, as_of=as_of, max_rows=MOST_RECORDS + 1)
+        question = Question(text, parameters, as_of=as_of, max_rows=MOST_RECORDS + 1, newest=newest)
         answer = await self._queries.ask(principal, question)
         if {**dict(answer.columns), "columns": ""} != _COLUMNS:
             raise RequestError("a condition is one expression, as after WHERE")

@@ -150,6 +150,14 @@ class Tables:
                 return found
         raise UnknownTable(f"there is no stream {name}: list_streams tells those that there are")
 
+    async def shape(self, found: Found) -> TableShape:
+        """Of a stream, as its table has it now."""
+        assert found.topic is not None
+        try:
+            return (await self._lake.catalog.load(found.topic.topic_id)).shape
+        except UnknownStream:
+            return (await self.facts(found)).shape
+
     async def facts(self, found: Found) -> "StreamFacts":
         """Of a stream."""
         assert found.topic is not None

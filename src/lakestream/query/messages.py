@@ -36,6 +36,15 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Newest:
+    """Of the one stream that is read only the newest rows with this key are looked for, from the end backwards, until
+    there are so many: the query asks for no others."""
+
+    key: bytes
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class Examine:
     """Which tables does this text read? Answered by `Examined` or `Failed`."""
 
@@ -51,6 +60,7 @@ class RunQuery:
     relations: Sequence[Relation]
     format: AnswerFormat
     limits: Limits
+    newest: "Newest | None" = None
 
 
 Request = Examine | RunQuery
@@ -74,13 +84,15 @@ class Examined(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """`body`: the rows in the format asked for. `digest`: of the rows, in whatever order."""
+    """`body`: the rows in the format asked for. `digest`: of the rows, in whatever order. `since`: by partition, from
+    where on rows were looked at; None: as it was asked."""
 
     columns: tuple[tuple[str, str], ...]
     body: bytes
     row_count: int
     truncated: bool
     digest: str
+    since: tuple[int, ...] | None = None
 
 
 class SchemasNeeded(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -16,7 +16,7 @@ from lakestream.errors import NoLongerThere, QueryLimit, QueryRefused, RequestEr
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.tables import DEFAULT_NAMESPACE
 from lakestream.metrics import QueryMetrics
-from lakestream.query.citations import TOKEN_BYTES, Citation, as_token, check, signed
+from lakestream.query.citations import TOKEN_BYTES, Citation, CitedTable, as_token, check, signed
 from lakestream.query.looking import Found, Seen, Tables
 from lakestream.query.messages import (
     AnswerFormat,
@@ -133,7 +133,7 @@ class Queries:
             cluster=self._cluster,
             query=question.query,
             parameters=question.parameters,
-            tables=tuple(dict.fromkeys(each.cited for each in seen.values())),
+            tables=tuple(dict.fromkeys(_cited(each, done) for each in seen.values())),
             time=time.replace("+00:00", "Z"),
             max_rows=self._most_rows(question),
             row_count=done.row_count,
@@ -198,7 +198,7 @@ class Queries:
         names = {(each.namespace.lower() or "default", each.name.lower()): each for each in found}
         relations = [Relation(namespace, each.name, seen[each].rows) for (namespace, _), each in names.items()]
         limits = self._limits(self._most_rows(question))
-        return RunQuery(question.query, question.parameters, relations, question.format, limits)
+        return RunQuery(question.query, question.parameters, relations, question.format, limits, question.newest)
 
     def _limits(self, rows: int) -> Limits:
         settings = self._settings
@@ -224,6 +224,10 @@ def _done(reply: object) -> Done:
     if not isinstance(reply, Done):
         raise StorageError("the tail of a stream has values of schemas that nobody knows")
     return reply
+
+
+def _cited(seen: Seen, done: Done) -> CitedTable:
+    return seen.cited if done.since is None else msgspec.structs.replace(seen.cited, since=done.since)
 
 
 def _check_size(question: Question, settings: QuerySettings) -> None:

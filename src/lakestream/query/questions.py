@@ -7,7 +7,7 @@ import msgspec
 
 from lakestream.errors import RequestError
 from lakestream.query.citations import Citation
-from lakestream.query.messages import AnswerFormat, Value
+from lakestream.query.messages import AnswerFormat, Newest, Value
 
 
 class AsOf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,7 +40,7 @@ NOW = AsOf()
 @dataclass(frozen=True, slots=True)
 class Question:
     """`as_of`: of all streams that the query reads; `as_of_tables`: of each by its name, before that. `max_rows` and
-    `timeout_ms`: None for what is usual."""
+    `timeout_ms`: None for what is usual. `newest`: what the query is about is found by a key."""
 
     query: str
     parameters: tuple[Value, ...] | dict[str, Value] = ()
@@ -49,6 +49,7 @@ class Question:
     max_rows: int | None = None
     timeout_ms: int | None = None
     format: AnswerFormat = AnswerFormat.JSON
+    newest: Newest | None = None
 
 
 @dataclass(frozen=True, slots=True)

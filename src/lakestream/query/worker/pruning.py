@@ -1,10 +1,13 @@
-"""What of a table a filter can match, by bounds: files, row groups and pieces of the tail that cannot are not read.
+"""What of a table a filter can match, by bounds and by filters of keys: files, row groups and pieces of the tail that
+cannot are not read.
 
 The question is put to Arrow, which simplifies a filter by what is known of a fragment. The fragments name no files.
 """
 
+import re
 from collections.abc import Sequence
 from functools import reduce
+from itertools import pairwise
 from operator import and_
 from typing import Final
 
@@ -20,6 +23,9 @@ from lakestream.table.reading.rows import DecodedGroup
 _FORMAT: Final = ds.ParquetFileFormat()
 _NOWHERE: Final = fs.LocalFileSystem()
 _US_PER_MS: Final = 1000
+_KEY: Final = "_key"
+_HEX: Final = re.compile(r"\b(?:[0-9A-F]{2})+\b")
+_MOST_KEYS: Final = 32
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _BY_NUMBERS: Final = (pa.int32(), pa.int64(), pa.date32(), pa.timestamp("us"), _TIMESTAMP)
 
@@ -34,6 +40,22 @@ def possible(schema: pa.Schema, condition: pc.Expression | None, known: Sequence
     ]
     asked = ds.FileSystemDataset(fragments, schema, _FORMAT, _NOWHERE)
     return [int(fragment.path) for fragment in asked.get_fragments(filter=condition)]
+
+
+def keys_in(condition: pc.Expression | None) -> list[bytes]:
+    """Keys that the filter may be about: guesses, some of which may be none, as Arrow prints them."""
+    text = "" if condition is None else str(condition)
+    if _KEY not in text:
+        return []
+    return [*map(bytes.fromhex, dict.fromkeys(_HEX.findall(text)))][:_MOST_KEYS]
+
+
+def without_keys(known: pc.Expression, absent: Sequence[bytes]) -> list[pc.Expression]:
+    """What is known of rows that have none of these keys, in cases: Arrow learns nothing from an inequality."""
+    keys = [pa.scalar(key, pa.binary()) for key in sorted(absent)]
+    field = pc.field(_KEY)
+    between = [(field > low) & (field < high) for low, high in pairwise(keys)]
+    return [known & each for each in (field < keys[0], *between, field > keys[-1], field.is_null())]
 
 
 def known_of_file(file: DataFile) -> pc.Expression:

@@ -25,11 +25,19 @@ from lakestream.frontier.moving.tiles.reading import read_tile
 from lakestream.frontier.moving.tiles.tile import Tile
 from lakestream.objects import ObjectStore
 from lakestream.query.sources import SnapshotSource, StreamSource
-from lakestream.query.worker.pruning import known_of_file, known_of_group, known_of_tile, possible
+from lakestream.query.worker.pruning import (
+    keys_in,
+    known_of_file,
+    known_of_group,
+    known_of_tile,
+    possible,
+    without_keys,
+)
 from lakestream.records import Columns
 from lakestream.records.framing import unknown_ids
 from lakestream.table.parquet.arrow import arrow_schema, to_arrow
 from lakestream.table.parquet.files import ParquetFiles
+from lakestream.table.reading.keyed import KeyReader
 from lakestream.table.reading.rows import DecodedGroup
 from lakestream.table.reading.scanning import scan_files
 from lakestream.table.shape import KIND_RAW, TableShape, key_shape
@@ -115,8 +123,14 @@ class StreamDataset(ds.Dataset):  # type: ignore[misc]
         rows, schema = self._rows, self._schema
         stored = _open(rows.location)
 
-        def wanted(group: DecodedGroup) -> bool:
-            return condition is None or bool(possible(schema, condition, [known_of_group(group, schema)]))
+        keys, reader = keys_in(condition), key_reader(rows.location)
+
+        async def wanted(group: DecodedGroup) -> bool:
+            known = known_of_group(group, schema)
+            if condition is None or not possible(schema, condition, [known]):
+                return condition is None
+            absent = [key for key in keys if not await reader.may_hold(group, key)]
+            return not absent or bool(possible(schema, condition, without_keys(known, absent)))
 
         files = [rows.files[number] for number in possible(schema, condition, [*map(known_of_file, rows.files)])]
         if files:
@@ -124,11 +138,12 @@ class StreamDataset(ds.Dataset):  # type: ignore[misc]
             async for table in scan:
                 yield table
         for number in possible(schema, condition, [*map(known_of_tile, rows.tiles)]):
-            async for table in _tail(rows.tiles[number], rows):
+            async for table in read_tail(rows.tiles[number], rows):
                 yield table
 
 
-async def _tail(tile: Tile, rows: StreamSource) -> AsyncIterator[pa.Table]:
+async def read_tail(tile: Tile, rows: StreamSource, key: bytes | None = None) -> AsyncIterator[pa.Table]:
+    """The rows of a tile, or those with this key."""
     disks = [DiskStore(each.name, _open(each.url), each.cluster, each.label) for each in tile.disks]
     held = await read_tile(tile, WalStores(_open(tile.bucket), disks))
     with borrowed_arena() as arena:
@@ -136,9 +151,11 @@ async def _tail(tile: Tile, rows: StreamSource) -> AsyncIterator[pa.Table]:
             table = to_arrow(columns, rows.shape, is_typed=tile.is_typed, is_key_typed=tile.is_key_typed)
             if rows.needs_schemas:
                 _check_schemas(tile, columns, table)
-            mask = rows.above.holds(columns.partition, columns.offset)
+            mask = pa.array(rows.above.holds(columns.partition, columns.offset))
+            if key is not None:
+                mask = pc.and_(mask, pc.fill_null(pc.equal(table.column("_key"), pa.scalar(key, pa.binary())), False))
             # The arena is used again while these rows are still read.
-            yield _copied(table.filter(pa.array(mask)))
+            yield _copied(table.filter(mask))
 
 
 def _check_schemas(tile: Tile, columns: Columns, table: pa.Table) -> None:
@@ -216,6 +233,12 @@ def _copied(table: pa.Table) -> pa.Table:
         writer.write_table(table)
     with pa.ipc.open_stream(sink.getvalue()) as reader:
         return reader.read_all()
+
+
+@lru_cache(maxsize=16)
+def key_reader(location: str) -> KeyReader:
+    """What it knows of files is worth keeping. For the one loop of this process."""
+    return KeyReader(ParquetFiles(_open(location)))
 
 
 @lru_cache(maxsize=16)

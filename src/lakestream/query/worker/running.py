@@ -5,17 +5,19 @@ change, and statements that `examining` has passed. Nothing is left of a query w
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 import duckdb
+import msgspec
 
 from lakestream.errors import LakestreamError, QueryLimit, QueryRefused, Unavailable
 from lakestream.query.messages import Done, Limits, RunQuery
-from lakestream.query.sources import Relation, StreamSource
+from lakestream.query.sources import Relation, Source, StreamSource
 from lakestream.query.worker.encoding import Column, encode, unique_names
 from lakestream.query.worker.examining import examine
+from lakestream.query.worker.finding import find
 from lakestream.query.worker.reading import BATCH_ROWS, Loop, SnapshotDataset, StreamDataset
 
 CATALOG: Final = "lakestream"
@@ -38,39 +40,45 @@ class Stopping:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._stop: Callable[[], object] | None = None
 
     def now(self) -> None:
         with self._lock:
-            if self._connection is not None:
-                self._connection.interrupt()
+            if self._stop is not None:
+                self._stop()
 
     @contextmanager
-    def stops(self, connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    def stops(self, stop: Callable[[], object]) -> Iterator[None]:
         with self._lock:
-            self._connection = connection
+            self._stop = stop
         try:
             yield
         finally:
             with self._lock:
-                self._connection = None
+                self._stop = None
 
 
 def run(request: RunQuery, loop: Loop, stopping: Stopping) -> Done:
     """Raises `QueryRefused`, `QueryLimit`, `UnknownSchemas`, what reading raises."""
     examine(request.text)
     loop.failure = None
-    with _connection(request.limits) as connection, stopping.stops(connection), _told(request.limits, loop):
-        _register(connection, request.relations, loop)
+    since = None
+    rows: Sequence[object] = [_dataset(relation.rows, loop) for relation in request.relations]
+    if request.newest is not None:
+        found, since = find(request.relations, request.newest, loop, stopping)
+        rows = [found]
+    with _connection(request.limits) as connection, stopping.stops(connection.interrupt), _told(request.limits, loop):
+        _register(connection, request.relations, rows)
         connection.execute("SET lock_configuration=true")
         connection.execute(request.text, request.parameters or None)
         names = unique_names([each[0] for each in connection.description or ()])
         kinds = [str(each[1]) for each in connection.description or ()]
         columns = [Column(name, kind) for name, kind in zip(names, kinds, strict=True)]
         reader = connection.to_arrow_reader(BATCH_ROWS)
-        return encode(
+        done = encode(
             columns, reader, request.format, most_rows=request.limits.rows, most_bytes=request.limits.answer_bytes
         )
+        return msgspec.structs.replace(done, since=since)
 
 
 @contextmanager
@@ -84,14 +92,16 @@ def _connection(limits: Limits) -> Iterator[duckdb.DuckDBPyConnection]:
         connection.close()
 
 
-def _register(connection: duckdb.DuckDBPyConnection, relations: Sequence[Relation], loop: Loop) -> None:
+def _dataset(rows: Source, loop: Loop) -> StreamDataset | SnapshotDataset:
+    return StreamDataset(rows, loop) if isinstance(rows, StreamSource) else SnapshotDataset(rows)
+
+
+def _register(connection: duckdb.DuckDBPyConnection, relations: Sequence[Relation], rows: Sequence[object]) -> None:
     connection.execute(f"ATTACH ':memory:' AS {CATALOG}")
     for namespace in dict.fromkeys((_DEFAULT, *(relation.namespace for relation in relations))):
         connection.execute(f"CREATE SCHEMA {CATALOG}.{_quoted(namespace)}")
-    for number, relation in enumerate(relations):
-        rows = relation.rows
-        dataset = StreamDataset(rows, loop) if isinstance(rows, StreamSource) else SnapshotDataset(rows)
-        connection.register(f"__rows_{number}", dataset)
+    for number, (relation, each) in enumerate(zip(relations, rows, strict=True)):
+        connection.register(f"__rows_{number}", each)
         name = f"{CATALOG}.{_quoted(relation.namespace)}.{_quoted(relation.name)}"
         connection.execute(f"CREATE VIEW {name} AS FROM __rows_{number}")
     connection.execute(f"USE {CATALOG}.{_quoted(_DEFAULT)}")

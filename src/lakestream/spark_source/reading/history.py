@@ -11,6 +11,7 @@ from lakestream.model import DataFile, PositionDeletes
 from lakestream.objects import ObjectStore
 from lakestream.table.parquet.files import ParquetFiles
 from lakestream.table.reading.ranges import Ranges
+from lakestream.table.reading.rows import DecodedGroup
 from lakestream.table.reading.scanning import scan_files
 from lakestream.table.shape import TableShape
 
@@ -27,6 +28,10 @@ def read_history(
 ) -> Iterator[pa.Table]:
     """The rows of the files that are in the ranges, a row group at a time. Row groups that hold nothing of them, or
     nothing as young as oldest_ms, are not read. `StorageError` if a file is missing or damaged."""
+
+    async def is_young(group: DecodedGroup) -> bool:
+        return group.row_group.timestamp_max_ms >= (oldest_ms or 0)
+
     found = scan_files(
         ParquetFiles(_open(location)),
         files,
@@ -34,7 +39,7 @@ def read_history(
         ranges,
         columns,
         shape,
-        wanted=lambda group: group.row_group.timestamp_max_ms >= (oldest_ms or 0),
+        wanted=is_young,
     )
 
     async def following() -> pa.Table | None:

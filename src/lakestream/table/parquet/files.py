@@ -133,6 +133,9 @@ class ParquetFiles:
             return error
         return _ByteSpans([(start, piece) for (start, _), piece in zip(spans, data, strict=True)]), chunks
 
+    async def read_range(self, path: str, start: int, end: int) -> Buffer:
+        return await self._store.get_range(self.key(path), start, end - start)
+
     async def read_bytes(self, path: str, size_bytes: int) -> bytes:
         """The first bytes of a file that need not be Parquet; `CorruptObject` if it has fewer."""
         try:

@@ -12,6 +12,7 @@ from lakestream.records import Columns
 from lakestream.table.parquet.arrow import numbers_in, places_from_arrow, to_arrow
 from lakestream.table.parquet.compression import DEFAULT_COMPRESSION, Compression
 from lakestream.table.parquet.file import ParquetFile
+from lakestream.table.parquet.filters import FILTERED
 from lakestream.table.shape import KINDS, TableShape
 
 Ints = npt.NDArray[np.int32]
@@ -75,7 +76,7 @@ class StreamFileWriter:
         self._is_typed = is_typed
         self._is_key_typed = is_key_typed
         self._order_id = order_id
-        self._parquet = ParquetFile(sink, shape, compression, in_log_order=not order_id)
+        self._parquet = ParquetFile(sink, shape, compression, in_log_order=not order_id, filtered=FILTERED)
         self._first_partition = -1
         self._last = (-1, -1)
         self._record_count = 0

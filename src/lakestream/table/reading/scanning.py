@@ -1,6 +1,6 @@
 """Rows of table files, in any engine's layout, without deleted ones: whole columns of them, file after file."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ async def scan_files(
     columns: Sequence[str],
     shape: TableShape,
     *,
-    wanted: Callable[[DecodedGroup], bool] = lambda _: True,
+    wanted: Callable[[DecodedGroup], Awaitable[bool]] | None = None,
 ) -> AsyncIterator[pa.Table]:
     """The rows of the files that are in the ranges, a row group at a time: their places and the columns. Row groups
     that hold nothing of the ranges, or are not `wanted`, are not read. `StorageError` if a file is missing or
@@ -40,7 +40,7 @@ async def scan_files(
         for group in await rows.groups(file):
             about = group.row_group
             partitions, offsets = (about.partition_min, about.partition_max), (about.offset_min, about.offset_max)
-            if not ranges.may_hold(partitions, offsets) or not wanted(group):
+            if not ranges.may_hold(partitions, offsets) or not (wanted is None or await wanted(group)):
                 continue
             table = await store.read(about, group.footer, stored, lambda read: canonical(read, names, shape))
             partition, offset, _ = places_from_arrow(table.select(_PLACE))
