@@ -17,6 +17,7 @@ from lakestream.model import DataFile
 from lakestream.objects import MemoryObjects
 from lakestream.records import Arena, Run, decode
 from lakestream.runtime import system
+from lakestream.table.parquet.filters import filter_places
 from lakestream.table.parquet.seal import chunk_range, footer_checksum, sealed_name
 from lakestream.table.parquet.writer import StreamFileWriter
 from lakestream.table.reading.history import HistoryReader
@@ -71,12 +72,13 @@ def flips(data: bytes, positions: Iterator[int] | range) -> Iterator[tuple[int, 
 
 def unread(data: bytes) -> set[int]:
     """The bytes of columns that no record needs: they are the table's, for other engines, or hold nulls only, or the
-    footer tells them."""
+    footer tells them; and the filters of keys."""
     metadata = pq.read_metadata(io.BytesIO(data))
     groups = map(metadata.row_group, range(metadata.num_row_groups))
     chunks = [group.column(index) for group in groups for index in range(metadata.num_columns)]
     unneeded = ("_kind", "_schema_id", "_headers_raw", "_stream_partition", "_offset", "_timestamp_type")
     ranges = [chunk_range(chunk) for chunk in chunks if chunk.path_in_schema in unneeded]
+    ranges += [(place.start, place.end) for place in filter_places(metadata, "_key")]
     return {position for start, end in ranges for position in range(start, end)}
 
 
