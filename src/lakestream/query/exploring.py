@@ -20,7 +20,7 @@ from lakestream.errors import OffsetOutOfRange, RequestError
 from lakestream.metadata.topics.tables import table_name
 from lakestream.query.citations import Citation
 from lakestream.query.looking import Found, StreamFacts, Tables
-from lakestream.query.messages import Newest, Value
+from lakestream.query.messages import KeySearch, Value
 from lakestream.query.queries import Queries
 from lakestream.query.questions import NOW, AsOf, Question
 from lakestream.table.shape import KEY_COLUMN, TableShape
@@ -99,7 +99,7 @@ class Exploring:
         found = await self._tables.stream(principal, stream)
         shape = await self._tables.shape(found)
         text = f"{_select(found, shape)} WHERE _key = encode(?) {_NEWEST} LIMIT {_checked(limit)}"
-        newest = Newest(key.encode(), limit)
+        newest = KeySearch(key.encode(), limit)
         rows, citation = await self._rows(principal, found, text, (key,), NOW, newest)
         since = citation.tables[0].since or ()
         return Records(rows, [citation], more=any(since) or len(rows) == limit)
@@ -204,7 +204,7 @@ class Exploring:
         text: str,
         parameters: tuple[Value, ...],
         as_of: AsOf,
-        newest: Newest | None = None,
+        newest: KeySearch | None = None,
     ) -> tuple[list[dict[str, Any]], Citation]:
         question = Question(text, parameters, as_of=as_of, max_rows=MOST_RECORDS + 1, newest=newest)
         answer = await self._queries.ask(principal, question)

@@ -36,7 +36,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Newest:
+class KeySearch:
     """Of the one stream that is read only the newest rows with this key are looked for, from the end backwards, until
     there are so many: the query asks for no others."""
 
@@ -60,7 +60,7 @@ class RunQuery:
     relations: Sequence[Relation]
     format: AnswerFormat
     limits: Limits
-    newest: "Newest | None" = None
+    newest: "KeySearch | None" = None
 
 
 Request = Examine | RunQuery

@@ -7,7 +7,7 @@ import msgspec
 
 from lakestream.errors import RequestError
 from lakestream.query.citations import Citation
-from lakestream.query.messages import AnswerFormat, Newest, Value
+from lakestream.query.messages import AnswerFormat, KeySearch, Value
 
 
 class AsOf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,7 +49,7 @@ class Question:
     max_rows: int | None = None
     timeout_ms: int | None = None
     format: AnswerFormat = AnswerFormat.JSON
-    newest: Newest | None = None
+    newest: KeySearch | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from lakestream.errors import QueryLimit, QueryRefused
-from lakestream.query.messages import Newest
+from lakestream.query.messages import KeySearch
 from lakestream.query.sources import Relation, StreamSource
 from lakestream.query.worker.reading import Loop, key_reader, plain_schema, read_tail
 
@@ -20,7 +20,7 @@ class Stops(Protocol):
 
 
 def find(
-    relations: Sequence[Relation], newest: Newest, loop: Loop, stopping: Stops
+    relations: Sequence[Relation], newest: KeySearch, loop: Loop, stopping: Stops
 ) -> tuple[pa.Table, tuple[int, ...] | None]:
     """The rows in the columns of the stream, and from where on by partition there are no others; None: from the
     beginning."""
@@ -35,7 +35,7 @@ def find(
             raise QueryLimit("the query was stopped") from None
 
 
-async def _found(rows: StreamSource, newest: Newest) -> tuple[pa.Table, tuple[int, ...] | None]:
+async def _found(rows: StreamSource, newest: KeySearch) -> tuple[pa.Table, tuple[int, ...] | None]:
     schema = plain_schema(rows.shape)
     found = [table for tile in rows.tiles async for table in read_tail(tile, rows, newest.key)]
     enough = newest.limit - sum(table.num_rows for table in found)
