@@ -127,6 +127,11 @@ class TableShape(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=Tru
         former = {column.name: column.former for column in self.columns if column.former}
         return [*names, *(old for name in names for old in former.get(name, ()))]
 
+    def present(self, names: Sequence[str]) -> tuple[str, ...]:
+        """What the columns are called now that are, or once were, called so; without those that there are not."""
+        now = {old: column.name for column in self.columns for old in column.former} | {n: n for n in self.names}
+        return tuple(now[name] for name in names if name in now)
+
     @property
     def value_columns(self) -> tuple[TableColumn, ...]:
         return tuple(column for column in self.columns if column.name not in SYSTEM_NAMES)

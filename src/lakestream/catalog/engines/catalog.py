@@ -201,17 +201,13 @@ class EngineCatalog:
             if change.topic is not None:
                 await self._streams.settle(change.topic, change.settings)
 
-    async def _topic(self, name: TableName) -> Topic | None:
-        """Whose table it is, if a living topic's. Raises `UnknownTable`."""
-        return await self._streams.topic_of(await self._pointers.resolve(name))
-
     async def told(self, current: Current) -> dict[str, str]:
         """What else a table shows among its properties: a stream's, the settings of its topic."""
         return await self._streams.told(current)
 
     async def drop(self, principal: Principal, name: TableName, *, purge: bool) -> None:
         await self._rights.check(principal, Operation.DELETE, name)
-        topic = await self._topic(name)
+        topic = await self._streams.droppable(await self._pointers.resolve(name))
         if topic is not None:
             await self._streams.drop(principal, topic, purge=purge)
         else:
@@ -220,7 +216,7 @@ class EngineCatalog:
     async def rename(self, principal: Principal, name: TableName, to: TableName) -> None:
         await self._rights.check(principal, Operation.ALTER, name)
         await self._rights.check(principal, Operation.CREATE, to)
-        topic = await self._topic(name)
+        topic = await self._streams.topic_of(await self._pointers.resolve(name))
         if topic is not None:
             await self._streams.rename(topic, to)
         else:

@@ -216,7 +216,7 @@ class Inserter:
                 f"topic {topic.name} takes keys of its schemas only, and those of an INSERT are not looked at: set"
                 " lakestream.key.schema.validation=none, or produce the records"
             )
-        keys = tuple(name for name in topic.options.key if name in view.shape.names)
+        keys = view.shape.present(topic.options.key)
         told = ""
         if topic.options.schema_validation != NO_VALIDATION:
             told = f"topic {topic.name} takes values of its schemas only: say the columns of the value, not _value"

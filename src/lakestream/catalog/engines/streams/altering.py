@@ -5,6 +5,7 @@ table again registers the same.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -32,8 +33,8 @@ from lakestream.metadata.topics.tables import value_subject
 from lakestream.runtime import Runtime
 from lakestream.schemas.deriving import edited
 from lakestream.schemas.growing import BY_ID, fits, grown
+from lakestream.schemas.registry.model import Registered, Subject, parse_subject
 from lakestream.schemas.registry.model import Schema as RegistrySchema
-from lakestream.schemas.registry.model import Subject, parse_subject
 from lakestream.schemas.registry.reading import LATEST
 from lakestream.schemas.registry.registry import SchemaRegistry
 from lakestream.schemas.shapes import field_columns, with_plain_schema
@@ -95,14 +96,7 @@ class ColumnChanges:
             raise TableRefused(f"{SHAPE_PROPERTY} says which columns hold the stream: leave it out of the commit")
         if not after:
             raise InvalidSchema("a stream needs a column for its values: drop the table instead")
-        base = await self._base(principal, topic, current, shape)
-        _check_names(shape, after)
-        text = await self._runtime.off_loop(lambda: _next_text(base, field_columns(shape), after))
-        if text != base.latest.text:
-            schema_id = await self._register(principal, base, text)
-            version = msgspec.structs.replace(base.latest, text=text, schema_id=schema_id)
-        else:
-            version = base.latest
+        base, version = await self._next(principal, topic, current, shape, after)
         made = await self._runtime.off_loop(lambda: _shaped(base, after, version))
         others = [update for update in updates if not isinstance(update, AddSchemaUpdate | SetCurrentSchemaUpdate)]
         kept = asked.model_copy(update={"schemas": [*asked.schemas, _known(asked.schema(), current.metadata.schema())]})
@@ -116,11 +110,41 @@ class ColumnChanges:
         ]
         return Altered(changed, current.metadata.properties.get(SHAPE_PROPERTY), _key(topic, shape, after))
 
-    async def _base(self, principal: Principal, topic: Topic, current: Current, shape: TableShape) -> _Base:
+    async def _next(
+        self,
+        principal: Principal,
+        topic: Topic,
+        current: Current,
+        shape: TableShape,
+        after: Sequence[TableColumn],
+    ) -> tuple[_Base, ValueSchema]:
+        """The version that says what the columns are then, registered, and what it is made from."""
         if self._registry is None:
             raise TableRefused("columns of the value change with its schema: register the next version of the subject")
         subject = parse_subject(value_subject(topic.name, topic.options.value_subject))
-        registered = await self._registry.version(principal, subject, LATEST)
+        latest = await self._registry.version(principal, subject, LATEST)
+        base = await self._base(topic, current, shape, latest)
+        _check_names(shape, after)
+
+        async def next_text(base: _Base) -> str:
+            return await self._runtime.off_loop(lambda: _next_text(base, field_columns(shape), after))
+
+        if all(each.schema_id != latest.id for each in shape.schemas):
+            # The same statement may have stopped after it had registered the version.
+            with suppress(RequestError):
+                before = await self._registry.version(principal, subject, latest.version - 1)
+                earlier = await self._base(topic, current, shape, before)
+                asked = RegistrySchema(latest.schema.type, await next_text(earlier))
+                if (await self._registry.lookup(principal, subject, asked)).id == latest.id:
+                    return earlier, base.latest
+        text = await next_text(base)
+        if text == base.latest.text:
+            return base, base.latest
+        schema_id = await self._register(principal, base, text)
+        return base, msgspec.structs.replace(base.latest, text=text, schema_id=schema_id)
+
+    async def _base(self, topic: Topic, current: Current, shape: TableShape, registered: Registered) -> _Base:
+        subject = registered.subject
         if registered.schema.references:
             raise TableRefused(
                 f"the latest schema of {subject} refers to others: register its next version, and the table follows"
@@ -252,7 +276,7 @@ def _named(column: TableColumn, name: str) -> TableColumn:
 
 
 def _key(topic: Topic, shape: TableShape, after: Sequence[TableColumn]) -> str:
-    names = {column.name: column.field_id for column in shape.value_columns}
+    names = {name: column.field_id for column in shape.value_columns for name in (*column.former, column.name)}
     now = {column.field_id: column.name for column in after}
     key = topic.configs.get(KEY, "")
     told = ",".join(now.get(names.get(name, -1), name) for name in topic.options.key)

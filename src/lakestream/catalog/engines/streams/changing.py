@@ -5,6 +5,7 @@ its properties, and stores none.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
@@ -19,7 +20,15 @@ from lakestream.catalog.engines.rights import TableRights
 from lakestream.catalog.engines.streams.wish import PARTITIONS, VALUE_SCHEMA, StreamDefaults
 from lakestream.catalog.engines.tables import EngineTables
 from lakestream.catalog.staging import Current
-from lakestream.errors import InvalidSetting, RegistryRefused, RequestError, TableRefused
+from lakestream.errors import (
+    InvalidSetting,
+    RegistryRefused,
+    RequestError,
+    TableExists,
+    TableRefused,
+    UnknownNamespace,
+    UnknownStream,
+)
 from lakestream.metadata.names.pointers import TableName
 from lakestream.metadata.topics.growing import check_growth, grow
 from lakestream.metadata.topics.list import Topic, Topics
@@ -115,37 +124,53 @@ class StreamChanges:
     # Rename
 
     async def rename(self, topic: Topic, to: TableName) -> None:
-        """The table's name first: it is what everybody goes by, and the setting follows. Raises `TableExists`,
-        `UnknownNamespace`, `RequestError`."""
+        """The setting first: as long as the table has its old name, the same statement ends what stopped half-way.
+        Raises `TableExists`, `UnknownNamespace`, `RequestError`; nothing has changed then."""
         _check_owned(topic)
         try:
             alias = check_alias(str(to))
         except ValueError as error:
             raise RequestError(f"{to} cannot be a stream's table: {error}") from error
-        await self._pointers.rename(topic.topic_id, to)
+        before = topic.configs.get(ALIAS)
+        await self._call(topic, None if table_name(topic.name) == to else alias)
+        try:
+            await self._pointers.rename(topic.topic_id, to)
+        except (TableExists, UnknownNamespace):
+            await self._call(topic, before)
+            raise
+
+    async def _call(self, topic: Topic, alias: str | None) -> None:
+        """None: after the topic."""
 
         def change(present: Mapping[str, str]) -> dict[str, str]:
             others = {name: value for name, value in present.items() if name != ALIAS}
-            return others if table_name(topic.name) == to else {**others, ALIAS: alias}
+            return others if alias is None else {**others, ALIAS: alias}
 
         await self._topics.alter(topic.name, change, renames_table=True)
 
     # Drop
 
+    async def droppable(self, table_id: UUID) -> Topic | None:
+        """The living topic whose table it is, or one that is being dropped; None: it is no topic's."""
+        found = await self.topic_of(table_id)
+        return found or next((topic for topic in await self._topics.gone() if topic.topic_id == table_id), None)
+
     async def drop(self, principal: Principal, topic: Topic, *, purge: bool) -> None:
         """The topic goes as if it was deleted, and its subject is hidden, as a registry hides what can be restored. The
-        table keeps its rows, detached, unless it is to be purged. A broker finishes what stops half-way."""
+        table keeps its rows, detached, unless it is to be purged. Whoever drops it again finishes what stops half-way,
+        or a broker does, which purges nothing."""
         _check_owned(topic)
         subject = topic.options.value_subject or f"{topic.name}-value"
         current = await self._tables.commits.load(topic.topic_id)
         if purge and current is not None and not is_on(current.metadata.properties, _GC, default=True):
             raise TableRefused(f"its table has {_GC}=false: its files may belong to others and cannot be purged")
-        await self._topics.delete(topic.topic_id)
+        if VALUE_SUBJECT not in topic.configs:
+            await self._hide(principal, subject)
+        with suppress(UnknownStream):
+            await self._topics.delete(topic.topic_id)
         await self._topics.drop_logs(topic)
         await binding.detach(self._pointers, topic.topic_id)
         await self._topics.finish_delete(topic)
-        if VALUE_SUBJECT not in topic.configs:
-            await self._hide(principal, subject)
         name = await self._pointers.name_of(topic.topic_id)
         if purge and name is not None:
             await self._tables.drop(name, purge=True)

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 from support.fakes.authorizers import OnlyTopics
+from support.fakes.stopping import Stopping
 from support.tables.streams import COLUMNS, ORDERS, STREAM, Streams
 
 from lakestream.access import ANONYMOUS
@@ -48,10 +49,7 @@ from lakestream.errors import (
     UnknownTable,
 )
 from lakestream.metadata.names.pointers import Pointer, TableName
-from lakestream.metadata.store import Address, Entry, Outcome, Transaction
-from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.metadata.topics.list import Begun
-from lakestream.runtime import system
 from lakestream.schemas.registry.model import Schema as RegistrySchema
 from lakestream.schemas.registry.model import SchemaType, parse_subject
 from lakestream.table.schema import shape_of
@@ -255,31 +253,6 @@ async def test_two_at_once_make_one(streams: Streams) -> None:
     assert len(await streams.versions()) == 1
     rows = [row async for row in streams.tables.commits.pointers.every()]
     assert [table_id for table_id, _ in rows] == [topic.topic_id]
-
-
-class Stopping(MemoryStore):
-    """The n-th call to it fails, and every later one; `applies`: that one is done all the same."""
-
-    def __init__(self, at: int, *, applies: bool) -> None:
-        super().__init__(system())
-        self.calls, self.at, self.applies = 0, at, applies
-        self.counting = True
-
-    async def get(self, addresses: Sequence[Address]) -> list[Entry | None]:
-        self._step()
-        return await super().get(addresses)
-
-    async def transact(self, transactions: Sequence[Transaction]) -> list[Outcome]:
-        if self.counting and self.applies and self.calls + 1 == self.at:
-            await super().transact(transactions)
-        self._step()
-        return await super().transact(transactions)
-
-    def _step(self) -> None:
-        if self.counting:
-            self.calls += 1
-            if self.calls >= self.at:
-                raise Unavailable("no answer")
 
 
 @pytest.mark.parametrize("applies", [False, True])
