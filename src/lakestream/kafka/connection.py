@@ -301,15 +301,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answered(self, slot: Slot, future: "asyncio.Future[Reply]") -> None:
         self._readers.discard(future)
-        if future.cancelled():
-            slot.abandoned = True
-            self._answer(slot, None)
-            return
-        error = future.exception()
-        if error is not None:
+        slot.abandoned = future.cancelled()
+        if not slot.abandoned and (error := future.exception()):
             self._failed(error)
         else:
-            self._answer(slot, future.result())
+            self._answer(slot, None if slot.abandoned else future.result())
 
     def _answer(self, slot: Slot, reply: Reply) -> None:
         """Lets every answer go that no earlier request stands before. Those that are ready together, as after
@@ -320,7 +316,11 @@ class Connection(asyncio.BufferedProtocol):
             reply = self._answers.throttled(reply, slot.throttle_ms, self._loop.time())
             self._loop.call_at(self._answers.muted_s, self._pump)
         if reply is not None and slot.wire is not None:
-            slot.answer = codec.write_response(slot.wire, slot.correlation_id, reply)
+            try:
+                slot.answer = codec.write_response(slot.wire, slot.correlation_id, reply)
+            except Exception as unwritable:
+                self._failed(unwritable)
+                return
             self._measure(slot, reply, self._answers.add(slot.answer))
         slot.done = True
         slots = self._slots

@@ -176,12 +176,13 @@ def group_code(error: GroupError) -> ErrorCode:
 
 def refusals(fields: Mapping[str, Any], depth: int = 2) -> Iterator[str]:
     """The error codes in an answer: its own, and those of topics, groups and partitions, which lie two lists deep at
-    the most. What went well has no code, or the code of no error."""
+    the most. What went well has no code, the code of no error, or is bytes already."""
     code = fields.get("error_code")
     if code:
         yield ErrorCode(code).name
     if depth:
         for value in fields.values():
-            if isinstance(value, list | tuple) and value and isinstance(value[0], dict):
+            if isinstance(value, list | tuple) and value and isinstance(value[0], dict | bytes):
                 for each in value:
-                    yield from refusals(each, depth - 1)
+                    if isinstance(each, dict):
+                        yield from refusals(each, depth - 1)

@@ -4,6 +4,7 @@ import asyncio
 import struct
 from typing import Any
 
+import pytest
 from kio.schema.errors import ErrorCode
 from support.clients.batches import batch
 from support.clients.wire import Client, door, frame, span, until, with_door
@@ -238,3 +239,18 @@ def test_two_servers_know_nothing_of_each_other() -> None:
             assert first.port != second.port
 
     run(work())
+
+
+def test_an_answer_that_cannot_be_written_closes_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its client would wait for it, and for all that come after."""
+
+    def broken(*_: Any) -> None:
+        raise ValueError("this is no answer")
+
+    async def test(streams: FakeStreams, client: Client) -> None:
+        await streams.topics.create("t", 1, {})
+        monkeypatch.setattr("lakestream.kafka.connection.codec.write_response", broken)
+        client.send(3, 1, {"topics": None})
+        assert await client.is_closed()
+
+    with_door(test)

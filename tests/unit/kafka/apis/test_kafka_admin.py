@@ -91,6 +91,20 @@ def test_creation_can_be_switched_off() -> None:
     with_door(test, settings=KafkaSettings(auto_create_topics=False))
 
 
+@pytest.mark.parametrize("names", [("a", "missing", "t"), ("t", "z")])
+def test_topics_that_are_there_beside_ones_that_are_not(names: tuple[str, ...]) -> None:
+    """Whatever the order in which they are told."""
+
+    async def test(streams: FakeStreams, client: Client) -> None:
+        await streams.topics.create("t", 2, {})
+        answer = await client.ask(3, 13, _metadata(*names))
+        assert {topic.name: topic.error_code.name for topic in answer.topics} == {
+            name: "none" if name == "t" else "unknown_topic_or_partition" for name in names
+        }
+
+    with_door(test)
+
+
 def test_metadata_by_id() -> None:
     async def test(streams: FakeStreams, client: Client) -> None:
         topic = await streams.topics.create("t", 1, {})
