@@ -5,6 +5,7 @@ An observation costs about a microsecond: once per request, flush or object, nev
 """
 
 from lakestream.metrics.http import HttpMetrics
+from lakestream.metrics.inserts import InsertMetrics
 from lakestream.metrics.kafka import KafkaMetrics
 from lakestream.metrics.objects import ObjectMetrics
 from lakestream.metrics.pipeline import PipelineMetrics
@@ -15,6 +16,7 @@ from lakestream.metrics.stream import StreamMetrics
 
 __all__ = [
     "HttpMetrics",
+    "InsertMetrics",
     "KafkaMetrics",
     "ObjectMetrics",
     "PipelineMetrics",

@@ -8,10 +8,11 @@ from typing import Final
 
 from lakestream.catalog.engines.opening import InsertOpener
 from lakestream.catalog.port import TableCatalog
-from lakestream.errors import LakestreamError
+from lakestream.errors import LakestreamError, UnknownTable
 from lakestream.http.iceberg.lagging import Behind
 from lakestream.metadata.names.pointers import Pointers, TableName
 from lakestream.metadata.topics.list import Topics
+from lakestream.metrics import InsertMetrics
 from lakestream.node.fresh import TableFreshener
 from lakestream.node.storage.backends import Backends
 from lakestream.stream.inserting.inserter import Around, Inserter
@@ -41,6 +42,9 @@ class OpenedTables:
                 await self._opener(table_id)
                 # The columns that rows are written by, before there is any row of that schema.
                 await self._freshener.latest(topic)
+        except UnknownTable:
+            # An engine that is about to make it looks first.
+            return told
         except LakestreamError as error:
             # The table itself is met with again by the load that follows, which says so.
             _log.warning("table %s is loaded as it is, not opened for INSERTs: %s", name, error)
@@ -59,6 +63,7 @@ async def open_inserter(
         UnplacedReader(backends.objects),
         backends.runtime,
         Around(freshener.cut, catalog.named, freshener.latest, max_batch_bytes),
+        InsertMetrics(backends.registry),
     )
     task = asyncio.create_task(inserter.run(_PASS_MS), name="inserts")
     try:

@@ -36,12 +36,12 @@ class Trino:
     address: str
 
     def run(self, sql: str) -> list[list[Any]]:
-        """The rows of one statement. Raises RuntimeError with Trino's own words."""
+        """The rows of one statement. Raises RuntimeError with Trino's words and those of its causes."""
         answer = self._ask(f"{self.address}/v1/statement", sql.encode())
         rows: list[list[Any]] = []
         while True:
             if "error" in answer:
-                raise RuntimeError(answer["error"]["message"])
+                raise RuntimeError(": ".join(_said(answer["error"])))
             rows += answer.get("data", [])
             if "nextUri" not in answer:
                 return rows
@@ -61,6 +61,14 @@ class Trino:
             self.run("SELECT 1")
         except RuntimeError as error:
             raise OSError(str(error)) from error
+
+
+def _said(error: Any) -> Iterator[str]:
+    """A refusal of the catalog's is the cause of what Trino says."""
+    failure = error.get("failureInfo") or error
+    while failure:
+        yield str(failure.get("message"))
+        failure = failure.get("cause")
 
 
 @contextmanager

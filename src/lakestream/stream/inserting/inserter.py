@@ -37,6 +37,7 @@ from lakestream.metadata.topics.list import Topic, Topics
 from lakestream.metadata.topics.option_list import NO_VALIDATION, VALUE_FORMAT
 from lakestream.metadata.topics.options import batch_rules
 from lakestream.metadata.topics.tables import value_subject
+from lakestream.metrics import InsertMetrics
 from lakestream.objects import ObjectStore
 from lakestream.runtime import Runtime
 from lakestream.schemas.codecs.json.codec import insert_format
@@ -110,6 +111,7 @@ class Inserter:
         reader: UnplacedReader,
         runtime: Runtime,
         around: Around,
+        metrics: InsertMetrics | None = None,
     ) -> None:
         self._store = store
         self._bucket = bucket
@@ -117,6 +119,7 @@ class Inserter:
         self._reader = reader
         self._runtime = runtime
         self._around = around
+        self._metrics = metrics or InsertMetrics()
         self._inserts = Inserts(store)
         self._appender = InsertAppender(store, bucket, self._inserts, runtime)
         self._busy = _Busy()
@@ -141,7 +144,8 @@ class Inserter:
     async def take(self, rows: Unplaced) -> None:
         with self._busy.lock((rows.topic_id, rows.snapshot_id)) as lock:
             async with lock:
-                await self._take(rows)
+                with self._metrics.measure():
+                    await self._take(rows)
 
     async def _take(self, rows: Unplaced) -> None:
         batching: Batching | None = None
@@ -165,6 +169,7 @@ class Inserter:
             decided = await self._decide(rows, batching, found)
             if decided is not None:
                 await self._roll(decided)
+                self._metrics.inserted(sum(file.record_count for file in rows.files))
                 return
         raise Unavailable("other processes take the same commit: sent again, it is told what became of its rows")
 

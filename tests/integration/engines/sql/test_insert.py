@@ -8,6 +8,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -217,14 +218,24 @@ def test_a_compacted_topic_takes_rows_with_a_key_only(broker: Embedded, door: st
     assert consume(broker, topic, 1, 1) == [[(0, b"k", b"1")]]
 
 
+def counted(door: str) -> list[float]:
+    """Commits that were taken and refused, and records."""
+    lines = httpx.get(f"{door}/metrics").text.splitlines()
+    values = dict(line.rsplit(" ", 1) for line in lines if line.startswith("lakestream_insert"))
+    names = ('lakestream_inserts_total{outcome="ok"}', 'lakestream_inserts_total{outcome="TableRefused"}')
+    return [float(values.get(name, 0)) for name in (*names, "lakestream_insert_records_total")]
+
+
 def test_a_topic_that_does_not_take_rows(broker: Embedded, door: str) -> None:
     topic = make_topic(broker, 1)
     stream = table(door, topic)
     configure(broker, topic, "false")
+    before = counted(door)
     with pytest.raises(ForbiddenError, match=r"With lakestream.table.inserts=true topic orders_\d+ takes rows"):
         stream.append(rows(_value=[b"1"]))
     configure(broker, topic, "true")
     stream.append(rows(_value=[b"1"]))
+    assert [now - then for now, then in zip(counted(door), before, strict=True)] == [1, 1, 1]
     assert consume(broker, topic, 1, 1) == [[(0, None, b"1")]]
 
 
