@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import duckdb
+import psutil
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from duckdb_extensions import import_extension
@@ -71,8 +72,8 @@ class Acks:
 def run() -> list[Result]:
     kafka, http = free_port(), free_port()
     acks = Acks()
-    with tempfile.TemporaryDirectory(prefix="lakestream-bench-") as directory, _up(directory, kafka, http):
-        _make_topic(kafka)
+    with tempfile.TemporaryDirectory(prefix="lakestream-bench-") as directory, up(directory, kafka, http):
+        make_topic(kafka, "fresh", PARTITIONS)
         stop = threading.Event()
         load = threading.Thread(target=_produce, args=(kafka, acks, stop))
         with _engine(http) as engine:
@@ -141,12 +142,13 @@ def _poll(engine: duckdb.DuckDBPyConnection, acks: Acks, until_s: float) -> int:
     return count
 
 
-def _make_topic(port: int) -> None:
+def make_topic(port: int, name: str, partitions: int, config: dict[str, str] | None = None) -> None:
     admin = AdminClient({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0})
     deadline = time.monotonic() + START_S
     while True:
         try:
-            admin.create_topics([NewTopic("fresh", PARTITIONS, 1)], operation_timeout=10)["fresh"].result(10)
+            topic = NewTopic(name, partitions, 1, config=config or {})
+            admin.create_topics([topic], operation_timeout=10)[name].result(10)
             return
         except KafkaException:
             if time.monotonic() > deadline:
@@ -156,11 +158,7 @@ def _make_topic(port: int) -> None:
 
 @contextmanager
 def _engine(port: int) -> Iterator[duckdb.DuckDBPyConnection]:
-    deadline = time.monotonic() + START_S
-    while not _answers(port):
-        if time.monotonic() > deadline:
-            raise SystemExit("the HTTP door did not start")
-        time.sleep(0.1)
+    wait_for_door(port)
     connection = duckdb.connect(config={"threads": 1})
     for extension in ("avro", "httpfs", "iceberg"):
         import_extension(extension)
@@ -183,6 +181,14 @@ def _cost(port: int) -> tuple[float, float]:
     )
 
 
+def wait_for_door(port: int) -> None:
+    deadline = time.monotonic() + START_S
+    while not _answers(port):
+        if time.monotonic() > deadline:
+            raise SystemExit("the HTTP door did not start")
+        time.sleep(0.1)
+
+
 def _answers(port: int) -> bool:
     try:
         with urllib.request.urlopen(f"http://{HOST}:{port}/health", timeout=5) as answer:
@@ -192,7 +198,7 @@ def _answers(port: int) -> bool:
 
 
 @contextmanager
-def _up(directory: str, kafka: int, http: int) -> Iterator[None]:
+def up(directory: str, kafka: int, http: int) -> Iterator[psutil.Process]:
     variables = {"DATA": directory, "KAFKA_PORT": str(kafka), "HTTP_PORT": str(http), "BROKERS": "1"}
     quiet = subprocess.DEVNULL
     process = subprocess.Popen(
@@ -203,7 +209,7 @@ def _up(directory: str, kafka: int, http: int) -> Iterator[None]:
         stderr=quiet,
     )
     try:
-        yield
+        yield psutil.Process(process.pid)
     finally:
         process.terminate()
         try:

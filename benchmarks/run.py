@@ -34,6 +34,7 @@ PARTS = (
     "maintain",
     "commits",
     "fresh",
+    "asking",
     "memory",
     "topics",
     "stores",

@@ -57,6 +57,7 @@ async def open_queries(
         ALLOW_ALL,
         cut=None if freshener is None else freshener.cut,
         io=io_properties(os.environ),
+        key_tail_bytes=settings.key_tail_bytes,
     )
     processes = QueryProcesses(settings)
     _watch(backends, processes)

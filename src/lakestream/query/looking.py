@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
+import msgspec
+
 from lakestream.access import Authorizer, Operation, Principal, ResourceKind, check
 from lakestream.catalog.engines.catalog import EngineCatalog
 from lakestream.catalog.staging import Current
@@ -81,7 +83,8 @@ class StreamFacts:
 
 
 class Tables:
-    """`cut`: None where this process commits nothing. `io`: what PyIceberg has to be told of the bucket."""
+    """`cut`: None where this process commits nothing. `io`: what PyIceberg has to be told of the bucket.
+    `key_tail_bytes`: the longest tail that a lookup by key looks through; of other questions `lake` says it."""
 
     def __init__(
         self,
@@ -92,9 +95,11 @@ class Tables:
         *,
         cut: Cut | None,
         io: Mapping[str, str],
+        key_tail_bytes: int,
     ) -> None:
         self._catalog = catalog
         self._lake = lake
+        self._key_lake = replace(lake, settings=msgspec.structs.replace(lake.settings, max_tick_bytes=key_tail_bytes))
         self._topics = topics
         self._authorizer = authorizer
         self._cut = cut
@@ -118,13 +123,15 @@ class Tables:
         named = (topic for topic in listed if name.namespace == DEFAULT_NAMESPACE and topic.name == name.name)
         return next(mine, None) or next(named, None)
 
-    async def at(self, principal: Principal, found: Found, as_of: AsOf, *, raw: bool = False) -> Seen:
+    async def at(
+        self, principal: Principal, found: Found, as_of: AsOf, *, raw: bool = False, by_key: bool = False
+    ) -> Seen:
         """What a caller sees of the table. A time has become offsets before. `raw`: values of unknown schemas are taken
-        as bytes."""
+        as bytes. `by_key`: few of its rows are looked for."""
         if found.topic is None or as_of.snapshot_id is not None:
             return await self._snapshot(principal, found, as_of)
         is_now = as_of.group is None and as_of.offsets is None
-        tail = await self._tail(found.topic, whole=is_now)
+        tail = await self._tail(found.topic, whole=is_now, lake=self._key_lake if by_key else self._lake)
         ends = _ends(tail)
         if as_of.group is not None:
             ends = await self._read_by(principal, as_of.group, found.topic, ends)
@@ -189,12 +196,12 @@ class Tables:
         await self._cut(topic_id)
         return True
 
-    async def _tail(self, topic: Topic, *, whole: bool) -> DueTail:
+    async def _tail(self, topic: Topic, *, whole: bool, lake: Lake | None = None) -> DueTail:
         """Up to where no transaction is open; `whole`: and no committed one has a part behind it."""
         for round_number in range(_ROUNDS):
             heads = await self._heads(topic)
             try:
-                tail = await read_tail(self._lake, topic, heads, NOBODY if whole else heads.keys())
+                tail = await read_tail(lake or self._lake, topic, heads, NOBODY if whole else heads.keys())
             except UnknownStream:
                 await ensure_table(self._lake, self._topics, topic)
                 continue

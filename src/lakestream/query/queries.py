@@ -176,7 +176,9 @@ class Queries:
                 if as_of.time is not None and table.topic is not None:
                     as_of = await self._until(principal, table, as_of.time, as_of.since, process)
                 is_raw = str(table.table_id) in raw
-                by_id[key] = await self._tables.at(principal, table, as_of, raw=is_raw)
+                by_id[key] = await self._tables.at(
+                    principal, table, as_of, raw=is_raw, by_key=question.newest is not None
+                )
             seen[named] = by_id[key]
         return seen
 

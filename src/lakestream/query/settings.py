@@ -34,3 +34,5 @@ class QuerySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """How long one waits for a process before it is refused."""
     tail_bytes: int = 64 * MIB
     """A tail is decoded for each query that reads it. A larger one is committed to the table first."""
+    key_tail_bytes: int = 256 * MIB
+    """The same for lookups by key: of a tail that was looked at once only its keys are kept."""

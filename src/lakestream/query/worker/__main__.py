@@ -8,7 +8,7 @@ import pickle
 import resource
 import signal
 import threading
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 import msgspec
 
@@ -22,6 +22,8 @@ from lakestream.schemas.codecs import install as install_codecs
 
 _MEMORY_FIRST = b"1000"
 """When the machine runs out of memory this process goes before the others."""
+_NICE: Final = 5
+"""Where processors are short the log goes before questions about it."""
 
 
 def main() -> None:
@@ -31,6 +33,7 @@ def main() -> None:
     os.dup2(2, 1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _offer_first()
+    os.nice(_NICE)
     # Before there is any other thread, which would get the signal.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     stopping = Stopping()

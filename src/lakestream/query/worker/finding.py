@@ -4,6 +4,7 @@ they may have it, newest offsets first."""
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from typing import Protocol
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from lakestream.errors import QueryLimit, QueryRefused
 from lakestream.query.messages import KeySearch
 from lakestream.query.sources import Relation, StreamSource
 from lakestream.query.worker.reading import Loop, key_reader, plain_schema, read_tail
+from lakestream.query.worker.tails import TailKeys
 
 
 class Stops(Protocol):
@@ -35,9 +37,16 @@ def find(
             raise QueryLimit("the query was stopped") from None
 
 
+@lru_cache(maxsize=1)
+def _tail_keys() -> TailKeys:
+    """For the one loop of this process."""
+    return TailKeys()
+
+
 async def _found(rows: StreamSource, newest: KeySearch) -> tuple[pa.Table, tuple[int, ...] | None]:
     schema = plain_schema(rows.shape)
-    found = [table for tile in rows.tiles async for table in read_tail(tile, rows, newest.key)]
+    tiles = await _tail_keys().with_key(rows, newest.key)
+    found = [table for tile in tiles async for table in read_tail(tile, rows, newest.key)]
     enough = newest.limit - sum(table.num_rows for table in found)
     since = {partition: end for partition, _, end in rows.below}
     if enough > 0 and rows.below:

@@ -18,12 +18,10 @@ import pyarrow.dataset as ds
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import StaticTable
 
-from lakestream import objects
 from lakestream.errors import LakestreamError, RetryableError
 from lakestream.frontier.moving.tiles.decoding import borrowed_arena, decode_slices
 from lakestream.frontier.moving.tiles.reading import read_tile
 from lakestream.frontier.moving.tiles.tile import Tile
-from lakestream.objects import ObjectStore
 from lakestream.query.sources import SnapshotSource, StreamSource
 from lakestream.query.worker.pruning import (
     keys_in,
@@ -33,6 +31,7 @@ from lakestream.query.worker.pruning import (
     possible,
     without_keys,
 )
+from lakestream.query.worker.stores import open_store, wal_of
 from lakestream.records import Columns
 from lakestream.records.framing import unknown_ids
 from lakestream.table.parquet.arrow import arrow_schema, to_arrow
@@ -41,7 +40,6 @@ from lakestream.table.reading.keyed import KeyReader
 from lakestream.table.reading.rows import DecodedGroup
 from lakestream.table.reading.scanning import scan_files
 from lakestream.table.shape import KIND_RAW, TableShape, key_shape
-from lakestream.wal import DiskStore, WalStores
 
 T = TypeVar("T")
 
@@ -121,7 +119,7 @@ class StreamDataset(ds.Dataset):  # type: ignore[misc]
 
     async def _tables(self, names: Sequence[str], condition: pc.Expression | None) -> AsyncIterator[pa.Table]:
         rows, schema = self._rows, self._schema
-        stored = _open(rows.location)
+        stored = open_store(rows.location)
 
         keys, reader = keys_in(condition), key_reader(rows.location)
 
@@ -144,8 +142,7 @@ class StreamDataset(ds.Dataset):  # type: ignore[misc]
 
 async def read_tail(tile: Tile, rows: StreamSource, key: bytes | None = None) -> AsyncIterator[pa.Table]:
     """The rows of a tile, or those with this key."""
-    disks = [DiskStore(each.name, _open(each.url), each.cluster, each.label) for each in tile.disks]
-    held = await read_tile(tile, WalStores(_open(tile.bucket), disks))
+    held = await read_tile(tile, wal_of(tile))
     with borrowed_arena() as arena:
         for columns in decode_slices(tile, tile.slices, held, arena):
             table = to_arrow(columns, rows.shape, is_typed=tile.is_typed, is_key_typed=tile.is_key_typed)
@@ -238,10 +235,4 @@ def _copied(table: pa.Table) -> pa.Table:
 @lru_cache(maxsize=16)
 def key_reader(location: str) -> KeyReader:
     """What it knows of files is worth keeping. For the one loop of this process."""
-    return KeyReader(ParquetFiles(_open(location)))
-
-
-@lru_cache(maxsize=16)
-def _open(url: str) -> ObjectStore:
-    """A process runs many queries: its connections are worth keeping."""
-    return objects.open(url)
+    return KeyReader(ParquetFiles(open_store(location)))
