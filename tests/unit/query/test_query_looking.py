@@ -40,7 +40,7 @@ class Place:
         runner = LocalTiles(self.objects, self.runtime)
         lake = Lake(self.store, self.catalog, self.objects, runner, self.runtime, PipelineSettings())
         engines = catalog_of(self.catalog.engines, authorizer)
-        return Tables(engines, lake, self.topics, authorizer, cut=None, io={})
+        return Tables(engines, lake, self.topics, authorizer, cut=None, io={}, key_tail_bytes=1 << 20)
 
 
 @pytest.fixture
