@@ -31,11 +31,11 @@ PYTEST_ARGS ?=
 WORKERS ?= 4
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup
 
-.PHONY: help up check test test-all compat bench simulate lint lock format jars nessie-jar registry-jars hive-jars spark-s3-jars yarn-jars \
+.PHONY: help up demo-agent check test test-all compat bench simulate lint lock format jars nessie-jar registry-jars hive-jars spark-s3-jars yarn-jars \
   trino-jars kit-jars store-tools kcat oxia clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .venv/.complete: requirements.lock pyproject.toml tools/make_venv.sh tools/install.py tools/uv.lock
 	@tools/make_venv.sh
@@ -56,6 +56,9 @@ KERNELS := $(wildcard src/lakestream/records/*.py src/lakestream/records/kernels
 up: .cache/kernels ## Start brokers, HTTP door and pipeline (KAFKA_PORT, HTTP_PORT, DATA, BROKERS, BIND, KAFKA_ADVERTISED …)
 	@$(BIN)/python tools/ensure_java.py --optional >/dev/null
 	@exec $(BIN)/lakestream up
+
+demo-agent: .cache/kernels ## An agent checks orders as they stream in, over MCP, and cites its evidence
+	@$(BIN)/python tools/demo_agent.py
 
 lint: .venv/.dev ## Check style, types and the rules between rooms
 	$(BIN)/ruff check .

@@ -29,15 +29,16 @@ COMMANDS = {
     "recover": "Rebuild a lost metadata store from the bucket.",
     "cost": "Estimate the bill of a workload, beside that of Apache Kafka.",
     "demo": "Write a steady stream of realistic orders.",
+    "demo-agent": "Let an agent check orders as they come in, with evidence.",
     "broker": "Run a Kafka broker, or one for each core.",
     "http": "Run the HTTP door: Iceberg REST catalog and health.",
     "pipeline": "Run the Spark pipeline that moves records into their tables.",
 }
-"""Each is a module of that name in its folder, with a Typer instance called `app`."""
+"""Each is a module of that name, with _ for -, in its folder, with a Typer instance called `app`."""
 FOLDERS = {
     **dict.fromkeys(("up", "cluster"), "local"),
     **dict.fromkeys(("broker", "http", "pipeline"), "services"),
-    **dict.fromkeys(("topic", "schema", "produce", "consume", "group", "demo", "mcp"), "clients"),
+    **dict.fromkeys(("topic", "schema", "produce", "consume", "group", "demo", "demo-agent", "mcp"), "clients"),
     **dict.fromkeys(("table", "dlq"), "tables"),
     **dict.fromkeys(("bucket", "recover"), "buckets"),
 }
@@ -54,9 +55,9 @@ class _LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
-        if command is not None:
+        if name is not None and command is not None:
             folder = f".{FOLDERS[name]}" if name in FOLDERS else ""
-            command = get_command(_load(f"lakestream.cli{folder}.{name}").app)
+            command = get_command(_load(f"lakestream.cli{folder}.{name.replace('-', '_')}").app)
         return name, command, rest
 
 

@@ -134,7 +134,7 @@ def demo(
     lakestream table query 'SELECT item, sum(amount) FROM orders GROUP BY item'
     """
     source = random.Random(seed)
-    schema_id = _typed_topic(topic, bootstrap, registry) if format_ is Format.AVRO else None
+    schema_id = typed_topic(topic, bootstrap, registry) if format_ is Format.AVRO else None
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20, "log_level": 0})
     acked = 0
 
@@ -170,7 +170,7 @@ def demo(
         err.print(f"{acked:,} orders acked to [bold]{topic}[/].")
 
 
-def _typed_topic(topic: str, bootstrap: str, registry: str) -> int:
+def typed_topic(topic: str, bootstrap: str, registry: str) -> int:
     """The id of the orders' schema; the topic is there."""
     admin = open_admin(bootstrap)
     try:
