@@ -93,7 +93,8 @@ def demo_agent(
     base = door.rstrip("/")
     orders = Orders(topic, bootstrap, typed_topic(topic, bootstrap, f"{base}/registry"))
     orders.write(history)
-    out.print(f"{history:,} orders of {CUSTOMERS} customers are in. An agent follows {topic} at {base}/mcp.")
+    said = f"{history:,} orders of {CUSTOMERS} customers are in. An agent follows {topic} at {base}/mcp."
+    out.print(said, soft_wrap=True, highlight=False)
     asyncio.run(_run(orders, f"{base}/mcp", topic, count))
 
 
