@@ -1,1 +1,2 @@
-"""What one broker at a time decides, under a lease per key: consumer groups. In domain words, for every door."""
+"""What brokers decide for clients that work together: groups, transactions, share groups. In domain words, for every
+door."""

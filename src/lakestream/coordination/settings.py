@@ -23,6 +23,24 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     consumer_max_members: int = 10_000
     consumer_migration_policy: Literal["bidirectional", "upgrade", "downgrade", "disabled"] = "bidirectional"
     """Whether a group with members may go over to the other protocol."""
+    share_session_timeout_ms: int = 45_000
+    """After how long without a heartbeat a member of a share group is out."""
+    share_heartbeat_interval_ms: int = 5_000
+    """How often members of share groups are asked to be heard of."""
+    share_max_members: int = 200
+    share_record_lock_ms: int = 30_000
+    """For so long a member of a share group has a record for itself."""
+    share_delivery_limit: int = 5
+    """How often a share group delivers a record before it gives it up."""
+    share_max_record_locks: int = 2_000
+    """How many records of a partition may be on their way in a share group, from the oldest that is not done with."""
+    share_max_sessions: int = 2_000
+    """How many share sessions a broker keeps."""
+    share_auto_offset_reset: str = "latest"
+    """Where share groups begin: `latest`, `earliest`, or `by_duration:` and a duration as ISO 8601 writes it."""
+    share_isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
+    share_renewal: bool = True
+    """Whether members of share groups may renew the locks of what they have."""
     lease_ttl_ms: int = 5_000
     """After a coordinator dies, its groups wait at most this long for another."""
     idle_release_ms: int = 60_000

@@ -96,6 +96,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
+        self._door.shares.connection_lost(self._answers)
         self.closed.set_result(None)
         self._connections.discard(self)
         for waiting in (self._entering, self._budget_wait, *self._readers):

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from lakestream.coordination.groups import Groups
+from lakestream.coordination.shares import ShareGroups
 from lakestream.coordination.transactions import Transactions
 from lakestream.kafka.allocator import keep_freed_memory
 from lakestream.kafka.apis.api import Door
@@ -70,6 +71,7 @@ class KafkaServer:
         streams: Streams,
         groups: Groups,
         transactions: Transactions,
+        shares: ShareGroups,
         settings: KafkaSettings,
         metrics: KafkaMetrics | None = None,
     ) -> None:
@@ -78,6 +80,7 @@ class KafkaServer:
             streams,
             groups,
             transactions,
+            shares,
             settings,
             APIS,
             Descriptions(),
@@ -124,6 +127,7 @@ class KafkaServer:
         for server in self._servers:
             server.close()
         self._door.is_withdrawn = handover_ms > 0
+        await self._door.shares.stop()
         await self._door.groups.stop()
         await self._door.transactions.stop()
         await self._closed(handover_ms)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from lakestream.access import ALLOW_ALL
 from lakestream.catalog.embedded.early import EarlyViews
 from lakestream.coordination.groups import GroupCoordinator, Groups
+from lakestream.coordination.shares import ShareGroups
 from lakestream.coordination.transactions import Enlister, TransactionCoordinator, Transactions
 from lakestream.kafka.server import KafkaServer, Listener, listen
 from lakestream.metadata.brokers import Broker, Brokers
@@ -110,6 +111,7 @@ async def _serve_as(
             Streams(engine, ALLOW_ALL, schemas),
             groups,
             Transactions(engine, transactions, ALLOW_ALL, settings.kafka.transactions),
+            ShareGroups(engine, ALLOW_ALL, coordinator),
             settings.kafka,
             KafkaMetrics(backends.registry),
         )

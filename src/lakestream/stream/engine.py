@@ -3,7 +3,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -19,10 +19,10 @@ from lakestream.metadata.counters import cluster_id, reserve_producer_ids
 from lakestream.metadata.feed import Touches
 from lakestream.metadata.log.enlistment import Enlistment, InTransaction
 from lakestream.metadata.log.head import Extent
-from lakestream.metadata.log.partition import advance_log_start
+from lakestream.metadata.log.partition import advance_log_start, head_address
 from lakestream.metadata.names.pointers import Pointers
 from lakestream.metadata.names.rows import TableName
-from lakestream.metadata.store import Store
+from lakestream.metadata.store import ABSENT, Address, Store
 from lakestream.metadata.topics.growing import grow
 from lakestream.metadata.topics.list import Begun, Topic, Topics
 from lakestream.metadata.topics.options import PROFILE, is_disk
@@ -205,6 +205,13 @@ class StreamEngine:
     ) -> list[Fetched]:
         """In the order of the requests. Errors are per partition."""
         return await self._fetcher.fetch(requests, min_bytes=min_bytes, max_bytes=max_bytes, max_wait_ms=max_wait_ms)
+
+    def seen_heads(self, partitions: Iterable[StreamPartition]) -> dict[Address, int]:
+        """The versions of their heads that this broker has seen, for a watch. Of one that it has not seen, none."""
+        return {
+            head_address(each): self._tails.get(each).version if self._tails.knows(each) else ABSENT
+            for each in partitions
+        }
 
     async def list_offset(self, partition: StreamPartition, timestamp_ms: int, *, committed: bool = False) -> OffsetAt:
         """EARLIEST, LATEST, MAX_TIMESTAMP, or the first record at or after a time. Linearizable. `committed`: below the

@@ -16,6 +16,7 @@ from kio.serial import entity_reader, entity_writer
 from lakestream.access import ALLOW_ALL, Authorizer
 from lakestream.coordination.groups import GroupCoordinator, Groups
 from lakestream.coordination.settings import GroupSettings, TransactionSettings
+from lakestream.coordination.shares import ShareGroups
 from lakestream.coordination.transactions import Enlister, TransactionCoordinator, Transactions
 from lakestream.kafka.server import KafkaServer, listen
 from lakestream.kafka.settings import KafkaSettings
@@ -141,12 +142,14 @@ class Client:
 
 
 def server_of(engine: StreamEngine, settings: KafkaSettings, authorizer: Authorizer = ALLOW_ALL) -> KafkaServer:
-    groups = Groups(GroupCoordinator(engine, settings.groups), authorizer, engine.runtime.clock)
+    coordinator = GroupCoordinator(engine, settings.groups)
+    groups = Groups(coordinator, authorizer, engine.runtime.clock)
     schemas = TopicSchemas(RegistrySource(engine.store), _value_check)
     return KafkaServer(
         Streams(engine, authorizer, schemas),
         groups,
         transactions_of(engine, settings.transactions, authorizer),
+        ShareGroups(engine, authorizer, coordinator),
         settings,
     )
 

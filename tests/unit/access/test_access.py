@@ -8,6 +8,7 @@ from support.fakes.authorizers import DenyAll
 from lakestream.access import ALLOW_ALL, ANONYMOUS, Operation, ResourceKind, check, denied
 from lakestream.catalog.engines.catalog import EngineCatalog
 from lakestream.coordination.groups import Groups
+from lakestream.coordination.shares import ShareGroups, ShareOffsets
 from lakestream.errors import NotAuthorized
 from lakestream.kafka.errors import code_of
 from lakestream.schemas.registry.registry import SchemaRegistry
@@ -43,6 +44,8 @@ def test_each_kind_of_resource_has_its_code(kind: ResourceKind) -> None:
         (Streams, set()),
         (StreamTopics, set()),
         (Groups, {"start", "stop"}),
+        (ShareGroups, {"connection_lost", "stop"}),
+        (ShareOffsets, set()),
         (SchemaRegistry, {"parsed"}),
         (EngineCatalog, {"now_ms", "is_there", "json", "location_of", "told"}),
     ],

@@ -88,8 +88,20 @@ DENIED = {
     69: OF_GROUP,
     74: OF_CLUSTER,
     75: OF_TOPIC,
+    76: OF_GROUP,
+    77: OF_GROUP,
+    78: OF_GROUP,
+    79: OF_GROUP,
     80: OF_CLUSTER,
     81: OF_CLUSTER,
+    83: OF_CLUSTER,
+    84: OF_CLUSTER,
+    85: OF_CLUSTER,
+    86: OF_CLUSTER,
+    87: OF_CLUSTER,
+    90: OF_GROUP,
+    91: OF_GROUP,
+    92: OF_GROUP,
 }
 ASKED = [
     (key, version)

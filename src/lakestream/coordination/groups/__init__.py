@@ -7,6 +7,7 @@ from lakestream.coordination.groups.consumer.model import Beat, Beaten
 from lakestream.coordination.groups.coordinator import GroupCoordinator
 from lakestream.coordination.groups.groups import Groups
 from lakestream.coordination.groups.model import GroupError, Join, Joined, JoinedMember, Protocol, Sync, Synced
+from lakestream.coordination.groups.share.group import ShareGroup
 
 __all__ = [
     "Beat",
@@ -21,6 +22,7 @@ __all__ = [
     "Joined",
     "JoinedMember",
     "Protocol",
+    "ShareGroup",
     "State",
     "Sync",
     "Synced",

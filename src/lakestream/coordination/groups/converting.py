@@ -10,9 +10,10 @@ from lakestream.coordination.groups.consumer.group import ConsumerGroup
 from lakestream.coordination.groups.consumer.members import ClassicSide, ConsumerMember
 from lakestream.coordination.groups.consumer.model import Partitions
 from lakestream.coordination.groups.consumer.topics import KnownTopics
+from lakestream.coordination.groups.share.group import ShareGroup
 from lakestream.coordination.settings import GroupSettings
 
-Machine = Group | ConsumerGroup
+Machine = Group | ConsumerGroup | ShareGroup
 
 
 def empty_consumer_group(generation: int, settings: GroupSettings) -> ConsumerGroup:
@@ -22,6 +23,12 @@ def empty_consumer_group(generation: int, settings: GroupSettings) -> ConsumerGr
 
 def empty_classic_group(generation: int, settings: GroupSettings) -> Group:
     return Group(settings.initial_rebalance_delay_ms, settings.max_members, generation)
+
+
+def new_share_group(group: Machine, settings: GroupSettings) -> ShareGroup | None:
+    """None: the name is taken by a group of another kind."""
+    is_taken = bool(group.generation or group.members or group.pending)
+    return None if is_taken else ShareGroup(settings)
 
 
 def upgraded(group: Group, settings: GroupSettings, topics: KnownTopics, now_ms: float) -> ConsumerGroup | None:

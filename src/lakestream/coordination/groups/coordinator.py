@@ -26,6 +26,7 @@ from lakestream.coordination.groups.keeping import state_of
 from lakestream.coordination.groups.leases import Held
 from lakestream.coordination.groups.model import GroupError, Join, Joined, Sync, Synced
 from lakestream.coordination.groups.settling import Settler, answering, check, now_ms
+from lakestream.coordination.groups.share.group import ShareGroup, ShareGroupState
 from lakestream.coordination.groups.sweeping import Sweeper
 from lakestream.coordination.groups.transactional import TransactionalCommits
 from lakestream.coordination.groups.watching import TopicWatch
@@ -43,6 +44,7 @@ from lakestream.metadata.groups import (
     pending_partitions,
     stored_groups,
 )
+from lakestream.metadata.shares import forget_shares, share_partitions
 from lakestream.model import StreamPartition
 from lakestream.stream.engine import StreamEngine
 
@@ -55,11 +57,13 @@ class Listed:
 
     name: str
     protocol_type: str
-    state: State | ConsumerState
+    state: State | ConsumerState | ShareGroupState
     kind: Kind
 
 
 def kind_of(machine: Machine) -> Kind:
+    if isinstance(machine, ShareGroup):
+        return "share"
     return "classic" if isinstance(machine, Group) else "consumer"
 
 
@@ -127,7 +131,7 @@ class GroupCoordinator:
 
     async def described_topics(self, machine: Machine) -> KnownTopics:
         """Those that a group of the newer protocol speaks of by their ids."""
-        return await self._topics.known(fresh=True) if isinstance(machine, ConsumerGroup) else NO_TOPICS
+        return NO_TOPICS if isinstance(machine, Group) else await self._topics.known(fresh=True)
 
     async def _existing(self, group: str) -> Held | None:
         """None if nobody uses the group. A name that was only asked for is not taken."""
@@ -205,8 +209,8 @@ class GroupCoordinator:
                 await self._settler.settle(held)
             return told
 
-    async def beat(self, group: str, heartbeat: Beat) -> Beaten:
-        """A heartbeat of the newer protocol. One that changes nothing writes nothing."""
+    async def beat(self, group: str, heartbeat: Beat, *, shares: bool = False) -> Beaten:
+        """A heartbeat of the newer protocol, or of a share group. One that changes nothing writes nothing."""
         if not group:
             return Beaten(GroupError.INVALID_NAME, message="a group has a name")
         joins = heartbeat.epoch == JOINS
@@ -221,7 +225,13 @@ class GroupCoordinator:
             topics = await self._topics.known(fresh=heartbeat.is_full)
             settings = await self.configured.of(group)
             check(held)
-            beaten = mixing.beat(held, heartbeat, topics, settings, now_ms())
+            if shares:
+                begins = joins and isinstance(held.machine, Group)
+                is_free = begins and not await committed_offsets(self._store, group)
+                check(held)
+                beaten = mixing.share_beat(held, heartbeat, topics, settings, now_ms(), is_free=is_free)
+            else:
+                beaten = mixing.beat(held, heartbeat, topics, settings, now_ms())
             if beaten.error is not GroupError.NONE:
                 return beaten
             if not held.machine.unsaved:
@@ -316,6 +326,8 @@ class GroupCoordinator:
             check(held)
             await held.commits.drained()
             machine = held.machine
+            if isinstance(machine, ShareGroup):
+                return GroupError.UNKNOWN_GROUP, nothing
             if not (machine.generation or machine.members or await committed_offsets(self._store, group)):
                 return GroupError.UNKNOWN_GROUP, nothing
             kept = nothing
@@ -345,11 +357,26 @@ class GroupCoordinator:
             await held.commits.drained()
             if not held.machine.generation and not await committed_offsets(self._store, group):
                 return GroupError.UNKNOWN_GROUP
+            await forget_shares(self._store, group, await share_partitions(self._store, group))
             try:
                 await held.rows.delete()
             finally:
                 # What is stored now is read by whoever opens the group next, also if the outcome is not known.
                 await self._leases.give_back(held)
+        return GroupError.NONE
+
+    async def while_empty(self, group: str, work: Callable[[], Awaitable[None]]) -> GroupError:
+        """Does something to a share group that has no members, and none comes meanwhile."""
+        held = await self._existing(group)
+        if held is None:
+            return GroupError.UNKNOWN_GROUP
+        async with held.lock:
+            check(held)
+            if not isinstance(held.machine, ShareGroup):
+                return GroupError.UNKNOWN_GROUP
+            if held.machine.members:
+                return GroupError.NOT_EMPTY
+            await work()
         return GroupError.NONE
 
     def _new_member_id(self, request: Join) -> str:

@@ -89,6 +89,13 @@ class Groups:
         )
         return await self._coordinator.beat(group, visible)
 
+    async def share_beat(self, principal: Principal, group: str, heartbeat: Beat) -> Beaten:
+        """The same of a member of a share group."""
+        self._check(principal, Operation.READ, group)
+        for name in heartbeat.topics or ():
+            check(self._authorizer, principal, Operation.DESCRIBE, ResourceKind.TOPIC, name)
+        return await self._coordinator.beat(group, heartbeat, shares=True)
+
     async def described(self, principal: Principal, group: str) -> tuple[Machine, KnownTopics] | None:
         """A group and the topics that it may speak of by their ids; None if nobody ever used it."""
         machine = await self.describe(principal, group)

@@ -12,8 +12,10 @@ from lakestream.coordination.groups.consumer.group import ConsumerState
 from lakestream.coordination.groups.consumer.keeping import consumer_group, stored_consumers
 from lakestream.coordination.groups.converting import Machine
 from lakestream.coordination.groups.model import Protocol
+from lakestream.coordination.groups.share.group import ShareGroup, ShareGroupState
+from lakestream.coordination.groups.share.keeping import share_group, stored_shares
 from lakestream.coordination.settings import GroupSettings
-from lakestream.metadata.groups import GroupState, Phase, StoredGroup, StoredMember
+from lakestream.metadata.groups import GroupState, Kind, Phase, StoredGroup, StoredMember
 
 _PHASES: Final[dict[State, Phase]] = {
     State.EMPTY: "EMPTY",
@@ -24,14 +26,23 @@ _PHASES: Final[dict[State, Phase]] = {
 _NEVER: Final = float("inf")
 
 
-def state_of(state: GroupState) -> State | ConsumerState:
-    return State[state.phase] if state.kind == "classic" else ConsumerState[state.phase]
+_STATES: Final[dict[Kind, type[State] | type[ConsumerState] | type[ShareGroupState]]] = {
+    "classic": State,
+    "consumer": ConsumerState,
+    "share": ShareGroupState,
+}
+
+
+def state_of(state: GroupState) -> State | ConsumerState | ShareGroupState:
+    return _STATES[state.kind][state.phase]
 
 
 def stored(group: Machine, before: GroupState, wall_ms: int) -> StoredGroup:
     """What is to be kept of a group whose state was `before`."""
     if isinstance(group, Group):
         return _stored_classic(group, before, wall_ms)
+    if isinstance(group, ShareGroup):
+        return stored_shares(group, before, wall_ms)
     return stored_consumers(group, before, wall_ms)
 
 
@@ -57,6 +68,8 @@ def restored(kept: StoredGroup, settings: GroupSettings, now_ms: float) -> Machi
     state = kept.state
     if state.kind == "consumer":
         return consumer_group(kept, settings, now_ms)
+    if state.kind == "share":
+        return share_group(kept, settings, now_ms)
     phase = State[state.phase] if kept.members else State.EMPTY
     rebalance_until_ms = now_ms + max((member.rebalance_timeout_ms for member in kept.members), default=0)
     return Group(

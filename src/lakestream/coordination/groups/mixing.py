@@ -7,9 +7,15 @@ from lakestream.coordination.groups.consumer import classic
 from lakestream.coordination.groups.consumer.group import ConsumerGroup
 from lakestream.coordination.groups.consumer.model import JOINS, Beat, Beaten
 from lakestream.coordination.groups.consumer.topics import KnownTopics
-from lakestream.coordination.groups.converting import empty_classic_group, empty_consumer_group, upgraded
+from lakestream.coordination.groups.converting import (
+    empty_classic_group,
+    empty_consumer_group,
+    new_share_group,
+    upgraded,
+)
 from lakestream.coordination.groups.leases import Held
-from lakestream.coordination.groups.model import Answer, GroupError, Join, Sync, SyncAnswer
+from lakestream.coordination.groups.model import Answer, GroupError, Join, Joined, Sync, SyncAnswer, Synced
+from lakestream.coordination.groups.share.group import ShareGroup
 from lakestream.coordination.settings import GroupSettings
 
 
@@ -21,7 +27,7 @@ def beat(held: Held, heartbeat: Beat, topics: KnownTopics, settings: GroupSettin
     if isinstance(before, ConsumerGroup):
         machine = before
         machine.settings = settings
-    elif heartbeat.epoch == JOINS and not before.pending:
+    elif isinstance(before, Group) and heartbeat.epoch == JOINS and not before.pending:
         if before.members:
             machine = upgraded(before, settings, topics, now_ms)
         else:
@@ -31,6 +37,23 @@ def beat(held: Held, heartbeat: Beat, topics: KnownTopics, settings: GroupSettin
     beaten = machine.heartbeat(heartbeat, topics, now_ms)
     if machine is not before and beaten.error is GroupError.NONE:
         before.dismiss_all(GroupError.REBALANCING)
+        held.machine = machine
+    return beaten
+
+
+def share_beat(
+    held: Held, heartbeat: Beat, topics: KnownTopics, settings: GroupSettings, now_ms: float, *, is_free: bool
+) -> Beaten:
+    """A heartbeat of a member of a share group. `is_free`: nobody has committed offsets under that name."""
+    machine = held.machine
+    if not isinstance(machine, ShareGroup):
+        found = new_share_group(machine, settings) if is_free and heartbeat.epoch == JOINS else None
+        if found is None:
+            return Beaten(GroupError.UNKNOWN_GROUP, message=f"group {held.name} is no share group")
+        machine = found
+    machine.settings = settings
+    beaten = machine.heartbeat(heartbeat, topics, now_ms)
+    if beaten.error is GroupError.NONE:
         held.machine = machine
     return beaten
 
@@ -47,7 +70,9 @@ def join(
     machine = held.machine
     if isinstance(machine, ConsumerGroup) and not machine.members:
         machine = held.machine = empty_classic_group(machine.epoch, settings)
-    if isinstance(machine, Group):
+    if isinstance(machine, ShareGroup):
+        answer(Joined(GroupError.INCONSISTENT_PROTOCOL, request.member_id))
+    elif isinstance(machine, Group):
         machine.join(request, answer, new_id, now_ms)
     else:
         answer(classic.join(machine, request, topics, new_id, lambda _: True, now_ms))
@@ -56,6 +81,8 @@ def join(
 def sync(held: Held, request: Sync, answer: SyncAnswer, topics: KnownTopics, now_ms: float) -> None:
     if isinstance(held.machine, Group):
         held.machine.sync(request, answer, now_ms)
+    elif isinstance(held.machine, ShareGroup):
+        answer(Synced(GroupError.UNKNOWN_MEMBER))
     else:
         answer(classic.sync(held.machine, request, topics, now_ms))
 
@@ -63,10 +90,14 @@ def sync(held: Held, request: Sync, answer: SyncAnswer, topics: KnownTopics, now
 def heartbeat(held: Held, member_id: str, instance_id: str | None, generation: int, now_ms: float) -> GroupError:
     if isinstance(held.machine, Group):
         return held.machine.heartbeat(member_id, instance_id, generation, now_ms)
+    if isinstance(held.machine, ShareGroup):
+        return GroupError.UNKNOWN_MEMBER
     return classic.heartbeat(held.machine, member_id, instance_id, generation, now_ms)
 
 
 def leave(held: Held, member_id: str, instance_id: str | None, now_ms: float) -> GroupError:
     if isinstance(held.machine, Group):
         return held.machine.leave(member_id, instance_id, now_ms)
+    if isinstance(held.machine, ShareGroup):
+        return GroupError.UNKNOWN_MEMBER
     return classic.leave(held.machine, member_id, instance_id)

@@ -20,6 +20,7 @@ from lakestream.coordination.settings import GroupSettings
 from lakestream.errors import LakestreamError, NotCoordinator
 from lakestream.metadata.brokers import Broker, rendezvous
 from lakestream.metadata.groups import Contents, lease_holder, names_from, read_contents
+from lakestream.metadata.shares import forget_shares, share_partitions
 from lakestream.model import StreamPartition
 from lakestream.stream.engine import StreamEngine
 
@@ -78,7 +79,8 @@ class Sweeper:
             # What a transaction commits counts from its end on.
             return
         lapsed = await self.lapsed(contents, has_members=has_members)
-        is_idle = not has_members and not contents.offsets.keys() - lapsed
+        in_use = has_members or await self._shares(group, contents)
+        is_idle = not in_use and not contents.offsets.keys() - lapsed
         is_orphaned = has_members and not had
         if not (lapsed or is_idle or is_orphaned):
             return
@@ -101,7 +103,7 @@ class Sweeper:
         machine = held.machine
         await held.commits.drained()
         contents = await read_contents(self._store, held.name)
-        in_use = bool(machine.members or machine.pending or machine.unsaved)
+        in_use = bool(machine.members or machine.pending or machine.unsaved) or await self._shares(held.name, contents)
         lapsed = await self.lapsed(contents, has_members=in_use)
         if contents.has_pending:
             in_use = True
@@ -114,6 +116,15 @@ class Sweeper:
         elif lapsed:
             log.info("%d offsets of group %s have lapsed", len(lapsed), held.name)
             await held.rows.drop_offsets(lapsed)
+
+    async def _shares(self, group: str, contents: Contents) -> bool:
+        """Whether it is a share group that is on its way through some topic. Of topics that are gone nothing stays."""
+        if contents.state.kind != "share":
+            return False
+        partitions = await share_partitions(self._store, group)
+        gone = await self._gone({each.topic_id for each in partitions})
+        await forget_shares(self._store, group, [each for each in partitions if each.topic_id in gone])
+        return any(each.topic_id not in gone for each in partitions)
 
     async def lapsed(self, contents: Contents, *, has_members: bool) -> set[StreamPartition]:
         """The offsets that nobody can want any more."""

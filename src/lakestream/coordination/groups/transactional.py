@@ -11,6 +11,7 @@ from lakestream.coordination.groups.converting import Machine
 from lakestream.coordination.groups.leases import GroupLeases
 from lakestream.coordination.groups.model import GroupError
 from lakestream.coordination.groups.settling import check, now_ms
+from lakestream.coordination.groups.share.group import ShareGroup
 from lakestream.errors import NotCoordinator
 from lakestream.metadata.groups import StaleGeneration
 
@@ -49,6 +50,8 @@ class TransactionalCommits:
 
 
 def _error(machine: Machine, member_id: str, instance_id: str | None, generation: int) -> GroupError:
+    if isinstance(machine, ShareGroup):
+        return GroupError.UNKNOWN_GROUP
     is_nobody = not member_id and instance_id is None
     if generation < 0 and (is_nobody or not machine.members):
         return GroupError.NONE

@@ -7,6 +7,7 @@ from typing import Any, Union
 
 from lakestream.access import Principal
 from lakestream.coordination.groups import Groups
+from lakestream.coordination.shares import ShareGroups
 from lakestream.coordination.transactions import Transactions
 from lakestream.kafka.answering import Answers, Slot
 from lakestream.kafka.receiving import Pools
@@ -67,6 +68,7 @@ class Door:
     streams: Streams
     groups: Groups
     transactions: Transactions
+    shares: ShareGroups
     settings: KafkaSettings
     apis: Mapping[int, Api]
     descriptions: Descriptions
@@ -116,6 +118,10 @@ class Context:
     @property
     def transactions(self) -> Transactions:
         return self.door.transactions
+
+    @property
+    def shares(self) -> ShareGroups:
+        return self.door.shares
 
     @property
     def settings(self) -> KafkaSettings:

@@ -136,13 +136,20 @@ def group_configs(settings: GroupSettings, own: Mapping[str, str]) -> list[Confi
     return [
         Config(
             option.name,
-            str(getattr(settings, option.field)),
-            Kind.INT,
+            _text(getattr(settings, option.field)),
+            _KINDS_OF_VALUES[type(option.usual)],
             Source.GROUP if option.name in own else _source(getattr(settings, option.field) == option.usual),
             option.documentation,
         )
         for option in GROUP_OPTIONS
     ]
+
+
+_KINDS_OF_VALUES: Final = {int: Kind.INT, str: Kind.STRING, bool: Kind.BOOLEAN}
+
+
+def _text(value: int | str | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def client_metrics_configs() -> list[Config]:

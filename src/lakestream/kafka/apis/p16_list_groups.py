@@ -1,7 +1,7 @@
 """ListGroups, v0–v5.
 
 The groups that this broker would be asked about; clients ask every broker. Filters by state (v4+) and type (v5+:
-classic or consumer). A group without members is listed as long as it has offsets or had a generation.
+classic, consumer or share). A group without members is listed as long as it has offsets or had a generation.
 """
 
 from typing import Any

@@ -17,9 +17,10 @@ from lakestream.kafka.wire.writing import Fields
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-FEATURES: Final = {"transaction.version": (0, 2)}
-"""By Kafka's names, with the lowest and the highest level. All are at the highest, always: clients ask whether they
-may leave AddPartitionsToTxn out and go on in another epoch after each transaction."""
+FEATURES: Final = {"share.version": (0, 1), "transaction.version": (0, 2)}
+"""By Kafka's names, with the lowest and the highest level. All are at the highest, always: clients ask whether there
+are share groups, and whether a producer may leave AddPartitionsToTxn out and go on in another epoch after each
+transaction."""
 
 
 async def handle(context: Context, request: Any) -> Reply:

@@ -14,6 +14,7 @@ from lakestream.coordination.groups import Beat, Beaten, GroupError
 from lakestream.coordination.groups.consumer.model import Partitions
 from lakestream.errors import LakestreamError
 from lakestream.kafka.apis.api import Context, Reply, api
+from lakestream.kafka.apis.assigned import assigned_fields
 from lakestream.kafka.errors import coordinator_code, group_code
 from lakestream.kafka.wire.codec import milliseconds
 
@@ -46,7 +47,7 @@ async def handle(context: Context, request: Any) -> Reply:
         "member_id": beaten.member_id or None,
         "member_epoch": beaten.epoch,
         "heartbeat_interval": beaten.heartbeat_interval_ms,
-        "assignment": None if beaten.assigned is None else {"topic_partitions": _named(beaten.assigned)},
+        "assignment": assigned_fields(beaten.assigned),
     }
 
 
@@ -58,10 +59,6 @@ def _partitions(topics: Sequence[Any] | None) -> Partitions | None:
         if topic.topic_id is not None and topic.partitions:
             found[topic.topic_id] = found.get(topic.topic_id, frozenset()) | frozenset(topic.partitions)
     return found
-
-
-def _named(partitions: Partitions) -> list[dict[str, Any]]:
-    return [{"topic_id": topic_id, "partitions": sorted(partitions[topic_id])} for topic_id in sorted(partitions)]
 
 
 API = api(68, handle, versions=(0, 1))

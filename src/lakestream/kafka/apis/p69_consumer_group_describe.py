@@ -12,10 +12,10 @@ from kio.schema.errors import ErrorCode
 from lakestream.access import Operation
 from lakestream.coordination.groups import ConsumerGroup
 from lakestream.coordination.groups.consumer.members import ConsumerMember
-from lakestream.coordination.groups.consumer.model import Partitions
 from lakestream.coordination.groups.consumer.topics import NO_TOPICS, KnownTopics
 from lakestream.errors import LakestreamError, NotAuthorized
 from lakestream.kafka.apis.api import Context, Reply, api
+from lakestream.kafka.apis.assigned import described_partitions
 from lakestream.kafka.apis.authorized import group_operations
 from lakestream.kafka.errors import coordinator_code
 from lakestream.kafka.wire.describing import UNASKED
@@ -72,19 +72,10 @@ def _member(member: ConsumerMember, topics: KnownTopics) -> Fields:
         "client_host": f"/{member.client_host}",
         "subscribed_topic_names": list(member.topics),
         "subscribed_topic_regex": member.pattern or None,
-        "assignment": {"topic_partitions": _partitions(member.assigned, topics)},
-        "target_assignment": {"topic_partitions": _partitions(member.target, topics)},
+        "assignment": described_partitions(member.assigned, topics),
+        "target_assignment": described_partitions(member.target, topics),
         "member_type": 1 if member.classic is None else 0,
     }
-
-
-def _partitions(partitions: Partitions, topics: KnownTopics) -> list[Fields]:
-    """Without those of topics that are gone."""
-    return [
-        {"topic_id": topic_id, "topic_name": topics.names[topic_id], "partitions": sorted(partitions[topic_id])}
-        for topic_id in sorted(partitions)
-        if topic_id in topics.names
-    ]
 
 
 def _nothing(group: str, code: ErrorCode, message: str) -> Fields:

@@ -60,8 +60,20 @@ from lakestream.kafka.apis import (
     p69_consumer_group_describe,
     p74_list_config_resources,
     p75_describe_topic_partitions,
+    p76_share_group_heartbeat,
+    p77_share_group_describe,
+    p78_share_fetch,
+    p79_share_acknowledge,
     p80_add_raft_voter,
     p81_remove_raft_voter,
+    p83_initialize_share_group_state,
+    p84_read_share_group_state,
+    p85_write_share_group_state,
+    p86_delete_share_group_state,
+    p87_read_share_group_state_summary,
+    p90_describe_share_group_offsets,
+    p91_alter_share_group_offsets,
+    p92_delete_share_group_offsets,
 )
 from lakestream.kafka.apis.api import Api
 
@@ -125,8 +137,20 @@ _HANDLERS = (
     p69_consumer_group_describe,
     p74_list_config_resources,
     p75_describe_topic_partitions,
+    p76_share_group_heartbeat,
+    p77_share_group_describe,
+    p78_share_fetch,
+    p79_share_acknowledge,
     p80_add_raft_voter,
     p81_remove_raft_voter,
+    p83_initialize_share_group_state,
+    p84_read_share_group_state,
+    p85_write_share_group_state,
+    p86_delete_share_group_state,
+    p87_read_share_group_state_summary,
+    p90_describe_share_group_offsets,
+    p91_alter_share_group_offsets,
+    p92_delete_share_group_offsets,
 )
 
 APIS: dict[int, Api] = {handler.API.key: handler.API for handler in _HANDLERS}

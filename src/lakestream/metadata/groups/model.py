@@ -24,7 +24,7 @@ GROUPS: Final = ("group/", "group0")
 """Range of all groups' shards."""
 
 Phase = Literal["EMPTY", "PREPARING", "COMPLETING", "STABLE", "ASSIGNING", "RECONCILING"]
-Kind = Literal["classic", "consumer"]
+Kind = Literal["classic", "consumer", "share"]
 """By the protocol that a group's members speak; the names are those that tools show."""
 StoredPartitions = tuple[tuple[UUID, tuple[int, ...]], ...]
 """Of each topic some partitions, both in order."""

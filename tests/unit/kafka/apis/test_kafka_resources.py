@@ -90,7 +90,7 @@ def test_what_can_be_described(kind: int, name: str, code: ErrorCode) -> None:
         (GROUP, "g", [("consumer.session.timeout.ms", SET, "50000")], ErrorCode.none),
         (GROUP, "g", [("consumer.session.timeout.ms", SET, "44999")], ErrorCode.invalid_config),
         (GROUP, "g", [("consumer.heartbeat.interval.ms", SET, "soon")], ErrorCode.invalid_config),
-        (GROUP, "g", [("share.session.timeout.ms", SET, "50000")], ErrorCode.invalid_config),
+        (GROUP, "g", [("streams.session.timeout.ms", SET, "50000")], ErrorCode.invalid_config),
         (GROUP, "g", [("nope", SET, "1")], ErrorCode.invalid_config),
         (GROUP, "", [("consumer.session.timeout.ms", SET, "50000")], ErrorCode.invalid_request),
         (LOGGER, "9", [("root", SET, "INFO")], ErrorCode.invalid_request),

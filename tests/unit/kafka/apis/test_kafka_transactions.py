@@ -64,16 +64,18 @@ async def fetched(client: Client, *, stable: bool) -> tuple[ErrorCode, int]:
     return partition.error_code, partition.committed_offset
 
 
-def test_features_tell_that_there_are_transactions_of_version_2() -> None:
+def test_features_tell_what_there_is() -> None:
     async def test(streams: FakeStreams, client: Client) -> None:
         for version in (3, 4):
             answer = await client.ask(18, version, {"client_software_name": "a", "client_software_version": "1"})
             assert answer.finalized_features_epoch == 0
             assert [(each.name, each.max_version_level) for each in answer.finalized_features] == [
-                ("transaction.version", 2)
+                ("share.version", 1),
+                ("transaction.version", 2),
             ]
             assert [(each.name, each.min_version, each.max_version) for each in answer.supported_features] == [
-                ("transaction.version", 0, 2)
+                ("share.version", 0, 1),
+                ("transaction.version", 0, 2),
             ]
         assert (await client.ask(18, 0, {})).error_code is ErrorCode.none
 

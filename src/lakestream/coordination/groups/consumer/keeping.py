@@ -32,13 +32,13 @@ def stored_consumers(group: ConsumerGroup, before: GroupState, wall_ms: int) -> 
         group.assignment_epoch,
         group.digest,
     )
-    return StoredGroup(state, (), [_row(member) for member in group.members.values()])
+    return StoredGroup(state, (), [row_of(member) for member in group.members.values()])
 
 
 def consumer_group(kept: StoredGroup, settings: GroupSettings, now_ms: float) -> ConsumerGroup:
     group = ConsumerGroup(settings, kept.state.generation, kept.state.assignment_epoch, kept.state.digest)
     for row in kept.consumers:
-        member = _member(row)
+        member = member_of(row)
         group.admit(member)
         group.touch(member, now_ms)
         if member.state is MemberState.REVOKING and member.classic is None:
@@ -47,7 +47,7 @@ def consumer_group(kept: StoredGroup, settings: GroupSettings, now_ms: float) ->
     return group
 
 
-def _row(member: ConsumerMember) -> StoredConsumer:
+def row_of(member: ConsumerMember) -> StoredConsumer:
     side = member.classic
     return StoredConsumer(
         member.member_id,
@@ -71,7 +71,7 @@ def _row(member: ConsumerMember) -> StoredConsumer:
     )
 
 
-def _member(row: StoredConsumer) -> ConsumerMember:
+def member_of(row: StoredConsumer) -> ConsumerMember:
     return ConsumerMember(
         row.member_id,
         row.instance_id,

@@ -1,0 +1,1 @@
+"""Share groups: members on a stage, and Kafka's own share consumer."""
