@@ -102,7 +102,7 @@ def _json_columns(_: TableShape, schema: ValueSchema) -> tuple[TableColumn, ...]
 def _protobuf_columns(shape: TableShape, schema: ValueSchema) -> tuple[TableColumn, ...]:
     first = next((each for each in shape.schemas if not each.trouble), schema)
     known = {column.source for column in shape.value_columns}
-    flat = protobuf.flat_message(parse_descriptors(first.text))
+    flat = protobuf.flat_message(parse_descriptors(first.text), first.message)
     return protobuf.columns_of(parse_descriptors(schema.text), flat, known)
 
 

@@ -11,6 +11,7 @@ from lakestream.metadata.topics.option_list import (
     TRANSFORM,
     UPSERT,
     VALUE_FORMAT,
+    VALUE_MESSAGE,
     VALUE_SUBJECT,
 )
 from lakestream.metadata.topics.options import topic_options
@@ -23,7 +24,7 @@ from lakestream.table.shape import TableShape, key_shape
 def changes_values(present: Mapping[str, str], changed: Mapping[str, str]) -> bool:
     """Whether a change of settings is about them."""
     after = resolved(changed, present)
-    names = (VALUE_FORMAT, VALUE_SUBJECT, KEY_FORMAT, KEY_SUBJECT)
+    names = (VALUE_FORMAT, VALUE_SUBJECT, VALUE_MESSAGE, KEY_FORMAT, KEY_SUBJECT)
     return any(present.get(name) != after.get(name) for name in names)
 
 
@@ -33,6 +34,12 @@ def check_values(topic: str, present: Mapping[str, str], changed: Mapping[str, s
     before, after = topic_options(present), topic_options(resolved(changed, present))
     subjects = [value_subject(topic, each.value_subject) for each in (before, after)]
     _check(topic, shape, VALUE_FORMAT, after.value_format, VALUE_SUBJECT, subjects)
+    first = next((each for each in ([] if shape is None else shape.schemas) if not each.trouble), None)
+    if first is not None and after.value_message not in ("", first.message):
+        raise InvalidSetting(
+            f"{VALUE_MESSAGE}={after.value_message} cannot be: the columns of topic {topic}'s table are those of"
+            f" {first.message or 'another message'}, for good; make another topic"
+        )
     keys = None if shape is None else key_shape(shape)
     subjects = [key_subject(topic, each.key_subject) for each in (before, after)]
     _check(topic, keys, KEY_FORMAT, after.key_format, KEY_SUBJECT, subjects)

@@ -90,13 +90,15 @@ SYSTEM_NAMES: Final = frozenset(column.name for column in SYSTEM_COLUMNS) | {KEY
 class ValueSchema(msgspec.Struct, frozen=True, array_like=True):
     """A schema by which values of the table, or keys, were written: they can be told from the columns without asking
     anybody. `references`: other schemas that it uses, by name, each before those that need it. `trouble`: why values of
-    it stay bytes; empty: they are columns. `format`: AVRO, PROTOBUF or JSON."""
+    it stay bytes; empty: they are columns. `format`: AVRO, PROTOBUF or JSON. `message`: of Protobuf, whose fields are
+    the table's columns, if it is the table's first; empty: the schema's own choice."""
 
     schema_id: int
     text: str
     references: tuple[tuple[str, str], ...] = ()
     trouble: str = ""
     format: str = "AVRO"
+    message: str = ""
 
 
 class TypedKey(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.schema_registry import Schema
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -82,3 +83,38 @@ def test_values_without_framing_are_of_the_latest_version(node: Node) -> None:
         assert topic.column("note") == [None] * 5 + ["n", None]
         assert topic.column("_kind") == [KIND_TYPED] * 6 + [KIND_RAW]
         topic.check_fetched()
+
+
+def test_a_message_that_the_topic_names(node: Node) -> None:
+    """Of a file with several it need not be the first."""
+    text = (
+        f"{HEAD} message Note {{ string text = 1; }} {LINE} message Order {{ int32 id = 1; repeated Line lines = 2; }}"
+    )
+    with typed_topic(node, "named", value_format="latest", value_message="shop.Order") as topic:
+        topic.registry.register_schema("named-value", Schema(text, "PROTOBUF"))
+        kind = order_class(text, "order.proto")
+        topic.produce([kind(id=n, lines=[{"item": "tea"}]).SerializeToString() for n in range(3)])
+        assert topic.move() == 3
+        assert [column.name for column in topic.view().shape.value_columns] == ["id", "lines", "Note"]
+        assert topic.column("id") == [0, 1, 2]
+        assert topic.column("_kind") == [KIND_TYPED] * 3
+        topic.registry.register_schema(
+            "named-value", Schema(text.replace("id = 1;", "id = 1; string by = 3;"), "PROTOBUF")
+        )
+        topic.produce([kind(id=3).SerializeToString()])
+        topic.move()
+        assert [column.name for column in topic.view().shape.value_columns] == ["id", "lines", "Note", "by"]
+        assert topic.column("id") == [0, 1, 2, 3]
+        topic.check_fetched()
+        with pytest.raises(KafkaException, match="for good"):
+            topic.alter("value.message", "shop.Note")
+    with typed_topic(node, "misnamed", value_format="latest", value_message="shop.Line") as topic:
+        topic.registry.register_schema("misnamed-value", Schema(ORDER.replace("Line", "Row"), "PROTOBUF"))
+        topic.produce([b"\x08\x01"])
+        assert topic.move() == 1
+        assert topic.column("_kind") == [KIND_RAW]
+        [known] = topic.view().shape.schemas
+        assert "no message shop.Line at its top: there are shop.Row, shop.Order" in known.trouble
+        topic.check_fetched()
+    with pytest.raises(KafkaException, match="without framing"):
+        node.create("framed", value_format="schema_id", value_message="shop.Order")

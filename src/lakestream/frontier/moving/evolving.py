@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+import msgspec
+
 from lakestream.errors import Conflict, LakestreamError
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.replacement import frontier_of
@@ -40,12 +42,16 @@ class _Side(NamedTuple):
     schemas: Callable[[TableShape], Sequence[ValueSchema]]
     settled: Callable[..., TableShape]
     grown: Callable[..., TableShape]
+    message: str = ""
 
 
 def _values(topic: Topic) -> _Side:
     subject = value_subject(topic.name, topic.options.value_subject)
     wanted = topic.options.value_format
-    return _Side("values", wanted, subject, lambda shape: shape.codec, lambda shape: shape.schemas, settled, grown)
+    return _Side(
+        *("values", wanted, subject, lambda shape: shape.codec, lambda shape: shape.schemas, settled, grown),
+        message=topic.options.value_message,
+    )
 
 
 def _keys(topic: Topic) -> _Side:
@@ -67,7 +73,7 @@ async def settle(lake: Lake, topic: Topic, view: View) -> View:
         if side.wanted == RAW_FORMAT or (side.wanted in (BY_ID, STRING) and side.codec(view.shape)):
             continue
         try:
-            latest = await lake.schemas.latest(side.subject)
+            latest = await _latest(lake, side)
             view = await _evolved(lake, topic, side, view, partial(side.settled, latest=latest))
         except LakestreamError as error:
             _log.warning(
@@ -116,11 +122,16 @@ async def latest_schema(lake: Lake, topic: Topic) -> tuple[View, ValueSchema | N
     side = _values(topic)
     if side.wanted in (RAW_FORMAT, STRING):
         return view, None
-    latest = await lake.schemas.latest(side.subject)
+    latest = await _latest(lake, side)
     if latest is None:
         return view, None
     change = partial(grown, schemas=[latest]) if side.wanted == BY_ID else partial(settled, latest=latest)
     return await _evolved(lake, topic, side, view, change), latest
+
+
+async def _latest(lake: Lake, side: _Side) -> ValueSchema | None:
+    latest = await lake.schemas.latest(side.subject)
+    return latest and msgspec.structs.replace(latest, message=side.message)
 
 
 async def _evolved(lake: Lake, topic: Topic, side: _Side, view: View, change: Callable[..., TableShape]) -> View:

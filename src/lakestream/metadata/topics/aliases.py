@@ -12,12 +12,14 @@ from lakestream.metadata.topics.option_list import (
     COMMIT_INTERVAL,
     ERRORS,
     KEY_FORMAT,
+    KEY_SUBJECT,
     KEY_VALIDATION,
     NO_VALIDATION,
     SCHEMA_VALIDATION,
     TRANSFORM,
     UPSERT,
     VALUE_FORMAT,
+    VALUE_MESSAGE,
     VALUE_SUBJECT,
     switch,
 )
@@ -27,21 +29,25 @@ _REDPANDA_MODES: Final = {
     "value_schema_id_prefix": "schema_id",
     "value_schema_latest": "latest",
 }
+_REDPANDA_LATEST: Final = {"subject": VALUE_SUBJECT, "protobuf_name": VALUE_MESSAGE}
 _AUTOMQ_TYPES: Final = {"raw": "raw", "string": "string", "by_schema_id": "schema_id", "by_latest_schema": "latest"}
 _AUTOMQ: Final = "automq.table.topic."
 
 
 def _redpanda_mode(text: str) -> dict[str, str]:
-    """`value_schema_latest:subject=…` says the subject, too."""
+    """`value_schema_latest:subject=…,protobuf_name=…` says the subject and the message, too."""
     mode, _, more = text.strip().partition(":")
     if mode not in _REDPANDA_MODES:
         raise ValueError(f"it takes one of {', '.join(_REDPANDA_MODES)}: every topic here has its table")
     found = {VALUE_FORMAT: _REDPANDA_MODES[mode]}
     for part in filter(None, more.split(",")):
         name, _, value = part.partition("=")
-        if mode != "value_schema_latest" or name.strip() != "subject" or not value.strip():
-            raise ValueError(f"only value_schema_latest takes more, which is subject=<name>, and not {part!r}")
-        found[VALUE_SUBJECT] = value.strip()
+        if mode != "value_schema_latest" or name.strip() not in _REDPANDA_LATEST or not value.strip():
+            raise ValueError(
+                "only value_schema_latest takes more, which is subject=<name> and protobuf_name=<message>, and not"
+                f" {part!r}"
+            )
+        found[_REDPANDA_LATEST[name.strip()]] = value.strip()
     return found
 
 
@@ -105,6 +111,18 @@ def _automq_errors(text: str) -> dict[str, str]:
     return {ERRORS: "dlq"}
 
 
+def _redpanda_delete(text: str) -> dict[str, str]:
+    if switch(text):
+        raise ValueError("a table stays when its topic is deleted, and is its owner's then: it takes false")
+    return {}
+
+
+def _redpanda_partitions(text: str) -> dict[str, str]:
+    if text.replace(" ", "") != "()":
+        raise ValueError("engines partition a table (ALTER TABLE … ADD PARTITION FIELD): it takes ()")
+    return {}
+
+
 def _redpanda_errors(text: str) -> dict[str, str]:
     known = {"drop": "none", "dlq_table": "dlq"}
     if text.strip() not in known:
@@ -118,12 +136,16 @@ def _renamed(name: str) -> Callable[[str], dict[str, str]]:
 
 ALIASES: Final[Mapping[str, Callable[[str], dict[str, str]]]] = {
     "redpanda.iceberg.mode": _redpanda_mode,
+    "redpanda.iceberg.delete": _redpanda_delete,
+    "redpanda.iceberg.partition.spec": _redpanda_partitions,
     "redpanda.iceberg.target.lag.ms": _renamed(COMMIT_INTERVAL),
     f"{_AUTOMQ}enable": _automq_enable,
     f"{_AUTOMQ}commit.interval.ms": _renamed(COMMIT_INTERVAL),
     f"{_AUTOMQ}convert.value.type": _automq_value,
     f"{_AUTOMQ}convert.value.by_latest_schema.subject": _renamed(VALUE_SUBJECT),
+    f"{_AUTOMQ}convert.value.by_latest_schema.message.full.name": _renamed(VALUE_MESSAGE),
     f"{_AUTOMQ}convert.key.type": _automq_key,
+    f"{_AUTOMQ}convert.key.by_latest_schema.subject": _renamed(KEY_SUBJECT),
     "confluent.value.schema.validation": _validation,
     "confluent.key.schema.validation": _key_validation,
     "confluent.value.subject.name.strategy": _naming,

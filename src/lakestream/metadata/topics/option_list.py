@@ -32,6 +32,7 @@ UPSERT: Final = "lakestream.table.upsert"
 TRANSFORM: Final = "lakestream.value.transform"
 VALUE_FORMAT: Final = "lakestream.value.format"
 VALUE_SUBJECT: Final = "lakestream.value.subject"
+VALUE_MESSAGE: Final = "lakestream.value.message"
 STREAM: Final = "lakestream.stream"
 KEY: Final = "lakestream.key"
 KEY_FORMAT: Final = "lakestream.key.format"
@@ -148,6 +149,12 @@ OPTIONS: Final = (
         "What values are in the table: raw bytes, or columns by schema_id, latest, json or string.",
     ),
     Option(VALUE_SUBJECT, "", "string", "The subject of the values' schemas; empty: the topic's name with -value."),
+    Option(
+        VALUE_MESSAGE,
+        "",
+        "string",
+        "Which message of a Protobuf schema values without framing are; empty: the first that no other refers to.",
+    ),
     Option(
         KEY_FORMAT,
         "raw",
@@ -269,6 +276,14 @@ def subject(text: str) -> str:
     found = text.strip()
     if not found.isprintable() or len(found) > _SUBJECT_MOST:
         raise ValueError(f"it takes a subject of the schema registry, of at most {_SUBJECT_MOST} printable characters")
+    return found
+
+
+def message(text: str) -> str:
+    """The full name of a message of Protobuf, or nothing."""
+    found = text.strip()
+    if found and not all(part.isidentifier() for part in found.split(".")):
+        raise ValueError("it takes the full name of a message, like com.example.Order")
     return found
 
 

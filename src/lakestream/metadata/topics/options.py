@@ -44,6 +44,7 @@ _DEFAULTS: Final = {option.name: option.default for option in OPTIONS}
 _INERT: Final = {inert.option.name: inert for inert in INERT}
 _SETTLED: Final = {option.name: option for option in SETTLED}
 _RECORD_KEY: Final = "_key"
+_LATEST: Final = "latest"
 _LZ4_DEFAULT: Final = 9
 """Kafka's default, which there, too, stands for the fast mode."""
 
@@ -110,6 +111,8 @@ class TopicOptions:
     the subject's latest (`latest`), as `json` or as a `string`."""
     value_subject: str = ""
     """Of the values' schemas; empty: the topic's own, `subject_of`."""
+    value_message: str = ""
+    """Which message of a Protobuf schema values without framing are; empty: its first."""
     key_format: str = "raw"
     """What keys are in the table beside their bytes; as `value_format`."""
     key_subject: str = ""
@@ -177,6 +180,7 @@ def _options(settings: frozenset[tuple[str, str]]) -> TopicOptions:
         schema_validation=get(SCHEMA_VALIDATION, values.schema_validation),
         value_format=get(values.VALUE_FORMAT, values.value_format),
         value_subject=get(values.VALUE_SUBJECT, values.subject),
+        value_message=get(values.VALUE_MESSAGE, values.message),
         key_format=get(values.KEY_FORMAT, values.value_format),
         key_subject=get(values.KEY_SUBJECT, values.subject),
         key_validation=get(values.KEY_VALIDATION, values.schema_validation),
@@ -202,6 +206,11 @@ def check_settings(given: Mapping[str, str], present: Mapping[str, str]) -> None
                 f"{setting}={validation} cannot be with {formats}={wanted}: it is for {what} that begin with the id of"
                 " their schema"
             )
+    if options.value_message and options.value_format != _LATEST:
+        raise InvalidSetting(
+            f"{values.VALUE_MESSAGE} is for values without framing, with {values.VALUE_FORMAT}={_LATEST}: others say"
+            " which message they are"
+        )
     for name, value in given.items():
         if name in _DEFAULTS or name == MAX_MESSAGE_BYTES or present.get(name) == value:
             continue

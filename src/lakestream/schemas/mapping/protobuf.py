@@ -44,9 +44,12 @@ _KINDS: Final[dict[str, Kind]] = {
 _DECIMALS: Final = frozenset({"uint64", "fixed64"})
 
 
-def flat_message(first: ProtoSchema) -> str:
-    """Whose fields are the columns of a table, by the first of its schemas."""
-    return first.value_messages()[0].name
+def flat_message(first: ProtoSchema, wanted: str = "") -> str:
+    """Whose fields are the columns of a table, by the first of its schemas. Raises `InvalidSchema` if the one that is
+    wanted is not at the top of it."""
+    if wanted and wanted not in first.own:
+        raise InvalidSchema(f"the schema has no message {wanted} at its top: there are {', '.join(first.own)}")
+    return wanted or first.value_messages()[0].name
 
 
 def struct_messages(schema: ProtoSchema, flat: str, known: Collection[str] = ()) -> tuple[ProtoMessage, ...]:

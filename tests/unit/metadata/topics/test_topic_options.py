@@ -117,6 +117,20 @@ def test_settings_of_others_become_ours() -> None:
     given = {"automq.table.topic.convert.key.type": "by_latest_schema"}
     assert resolved(given, {}) == {"lakestream.key.format": "latest"}
     assert resolved({"redpanda.iceberg.mode": "key_value"}, {}) == {"lakestream.value.format": "raw"}
+    given = {
+        "redpanda.iceberg.mode": "value_schema_latest:protobuf_name=a.B,subject=s",
+        "redpanda.iceberg.delete": "false",
+    }
+    assert resolved(given, {}) == {
+        "lakestream.value.format": "latest",
+        "lakestream.value.message": "a.B",
+        "lakestream.value.subject": "s",
+    }
+    latest = "automq.table.topic.convert.value.by_latest_schema"
+    given = {f"{latest}.message.full.name": "a.B", f"{latest}.subject": "s", "redpanda.iceberg.partition.spec": "()"}
+    assert resolved(given, {}) == {"lakestream.value.message": "a.B", "lakestream.value.subject": "s"}
+    given = {"automq.table.topic.convert.key.by_latest_schema.subject": "s"}
+    assert resolved(given, {}) == {"lakestream.key.subject": "s"}
     present = {"lakestream.value.format": "raw", "retention.ms": "5"}
     changed = present | {"redpanda.iceberg.mode": "value_schema_id_prefix"}
     assert resolved(changed, present) == present | {"lakestream.value.format": "schema_id"}
@@ -126,7 +140,10 @@ def test_settings_of_others_become_ours() -> None:
     "given",
     [
         {"redpanda.iceberg.mode": "disabled"},
-        {"redpanda.iceberg.mode": "value_schema_latest:protobuf_name=a.B"},
+        {"redpanda.iceberg.mode": "value_schema_latest:message=a.B"},
+        {"redpanda.iceberg.mode": "value_schema_id_prefix:protobuf_name=a.B"},
+        {"redpanda.iceberg.delete": "true"},
+        {"redpanda.iceberg.partition.spec": "(hour(redpanda.timestamp))"},
         {"redpanda.iceberg.mode": "value_schema_id_prefix", "lakestream.value.format": "latest"},
         {"redpanda.iceberg.mode": "key_value", "automq.table.topic.convert.value.type": "string"},
         {"automq.table.topic.enable": "false"},
@@ -145,7 +162,7 @@ async def test_a_topic_keeps_what_settings_of_others_mean() -> None:
     assert made.options.value_format == "schema_id"
     altered = await topics.alter("orders", lambda present: {**present, "redpanda.iceberg.mode": "key_value"})
     assert altered.configs == {"lakestream.value.format": "raw"}
-    for unknown in ("redpanda.iceberg.delete", "automq.table.topic.cdc.field", "lakestream.value.formats"):
+    for unknown in ("redpanda.iceberg.deletes", "automq.table.topic.cdc.field", "lakestream.value.formats"):
         with pytest.raises(InvalidSetting, match="no setting"):
             await topics.create("other", 1, {unknown: "x"})
 

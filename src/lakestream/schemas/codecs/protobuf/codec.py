@@ -77,9 +77,10 @@ def compiled(shape: TableShape, is_framed: bool) -> ProtoShape:
     roots = slots_of(shape)
     symbols: dict[int, list[str]] = {}
     texts = ProtoTexts()
-    ids = [each.schema_id for each in shape.schemas if not each.trouble]
-    schemas = [parse_descriptors(each.text) for each in shape.schemas if not each.trouble]
-    flat = flat_message(schemas[0]) if schemas else ""
+    usable = [each for each in shape.schemas if not each.trouble]
+    ids = [each.schema_id for each in usable]
+    schemas = [parse_descriptors(each.text) for each in usable]
+    flat = flat_message(schemas[0], usable[0].message) if schemas else ""
     programs: list[ProtoProgram] = []
     owners: list[int] = []
     groups: list[int] = []
