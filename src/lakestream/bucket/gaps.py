@@ -9,10 +9,20 @@ Only where all of that leaves a gap had a producer's row expired, so that a batc
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from enum import Enum
+from itertools import chain, product
 from typing import Final, NamedTuple
 
-from lakestream.metadata.log.commit import FIRST_SEQUENCE, SEQUENCE_SPAN, Batch, is_next, replayed
+from lakestream.metadata.log.commit import (
+    AWAITED,
+    FIRST_SEQUENCE,
+    SEQUENCE_SPAN,
+    Batch,
+    closed_epoch,
+    is_next,
+    refusal_of,
+    replayed,
+)
 from lakestream.metadata.log.head import ProducerState
 
 _STEPS_MOST: Final = 20_000
@@ -43,15 +53,28 @@ class Candidate:
 @dataclass(frozen=True, slots=True)
 class Placement:
     """These batches of the candidate were in the log, at these offsets; its others were refused. `is_early`: some of
-    those would not have been, at that point of the log."""
+    those would not have been, at that point of the log. `closed`: whose epochs were closed, so that they were."""
 
     candidate: Candidate
     accepted: tuple[tuple[int, Batch], ...]
     is_early: bool = False
+    closed: tuple[Batch, ...] = ()
 
     @property
     def batches(self) -> list[Batch]:
         return [batch for _, batch in self.accepted]
+
+    @property
+    def end_offset(self) -> int:
+        offset, last = self.accepted[-1]
+        return offset + last.record_count
+
+    def bring_on(self, states: dict[int, ProducerState]) -> None:
+        """What producers' states are after it."""
+        for offset, batch in self.accepted:
+            remember(states, batch, offset)
+        for batch in self.closed:
+            states[batch.producer_id] = closed_epoch(states.get(batch.producer_id), batch, batch.max_timestamp_ms)
 
     def fits(self, start: int, end: int) -> bool:
         """Whether it lies side by side from `start` on, and not beyond `end`."""
@@ -95,17 +118,35 @@ def _is_before(sequence: int, other: int) -> bool:
     return 0 < (other - sequence) % SEQUENCE_SPAN < SEQUENCE_SPAN // 2
 
 
+class Closing(Enum):
+    """Where epochs were closed, of which nothing tells but what is missing of them."""
+
+    NOWHERE = "nowhere"
+    BY_GAP = "by a batch whose predecessor is not there"
+    BEFORE = "before anything of theirs came"
+
+
 def accept(
-    candidate: Candidate, states: States, base_offset: int, waiting: Waiting | None, *, is_new: bool = False
+    candidate: Candidate,
+    states: States,
+    base_offset: int,
+    waiting: Waiting | None,
+    *,
+    is_new: bool = False,
+    closing: Closing = Closing.NOWHERE,
 ) -> tuple[Placement, dict[int, ProducerState]]:
     """What a commit would have accepted at this offset, and the producers' states after it. `is_new`: producers without
     a state had none."""
     after, offset = dict(states), base_offset
     remembered = dict(candidate.remembered)
-    accepted = []
+    accepted, closed = [], []
     is_early = False
     for batch in candidate.batches:
         state = after.get(batch.producer_id)
+        if batch.position not in candidate.elsewhere and _closes(closing, state, batch):
+            after[batch.producer_id] = closed_epoch(state, batch, batch.max_timestamp_ms)
+            closed.append(batch)
+            continue
         if not is_next(state, batch) or (is_new and _cannot_begin(state, batch)):
             continue
         if remembered.get(batch.position) == offset:
@@ -120,7 +161,16 @@ def accept(
             accepted.append((offset, batch))
             remember(after, batch, offset)
             offset += batch.record_count
-    return Placement(candidate, tuple(accepted), is_early), after
+    return Placement(candidate, tuple(accepted), is_early, tuple(closed)), after
+
+
+def _closes(closing: Closing, state: ProducerState | None, batch: Batch) -> bool:
+    if closing is Closing.NOWHERE or batch.producer_id < 0:
+        return False
+    if state is None or state.epoch < batch.producer_epoch:
+        return closing is Closing.BEFORE or batch.base_sequence != FIRST_SEQUENCE
+    refused = refusal_of(state, batch)
+    return closing is Closing.BY_GAP and refused is not None and refused.refusal == AWAITED
 
 
 def _cannot_begin(state: ProducerState | None, batch: Batch) -> bool:
@@ -168,6 +218,7 @@ def fill(
         _Search(known, candidates, is_ordered=True),
         _Search(known, candidates),
         _Search(known, candidates, is_new=True),
+        _Search(known, candidates, is_new=True, closings=tuple(Closing)),
         _Search(known, candidates, is_continuous=False),
         _Search(known, again, is_continuous=False, is_forgetful=True),
     ):
@@ -187,13 +238,15 @@ def fill(
 class _Search:
     """Depth first: which section was committed next. `chosen`: with the offset at which the choice's gap ends.
     `is_ordered`: a session's flushes are. `is_continuous`: a producer's sequences are. `is_new`: producers have nothing
-    below the frontier. `is_forgetful`: any producer's row may have expired at any time."""
+    below the frontier. `closings`: what is tried for each choice. `is_forgetful`: any producer's row may have expired
+    at any time."""
 
     known: Sequence[KnownBatches]
     candidates: Sequence[Candidate]
     is_ordered: bool = False
     is_continuous: bool = True
     is_new: bool = False
+    closings: Sequence[Closing] = (Closing.NOWHERE,)
     is_forgetful: bool = False
     chosen: list[tuple[int, Placement]] = field(default_factory=list)
     farthest: int = -1
@@ -233,19 +286,18 @@ class _Search:
         for candidate in self.candidates:
             if not self._may_come(candidate):
                 continue
-            for start in self._starts(candidate, offset):
+            for start, closing in product(self._starts(candidate, offset), self.closings):
                 self.steps += 1
                 if self.steps > _STEPS_MOST:
                     return False
-                choice = self._accept(candidate, start, states if start == offset else self.states_at[start])
+                before = states if start == offset else self.states_at[start]
+                choice = self._accept(candidate, start, before, closing)
                 if not choice.fits(offset, end) or (self.is_continuous and choice.is_early):
                     continue
-                after, at = dict(states), offset
-                for batch in choice.batches:
-                    remember(after, batch, at)
-                    at += batch.record_count
+                after = dict(states)
+                choice.bring_on(after)
                 self.chosen.append((end, choice))
-                if self.run(number, at, after):
+                if self.run(number, choice.end_offset, after):
                     return True
                 self.chosen.pop()
         return False
@@ -254,11 +306,12 @@ class _Search:
         """Where the candidate may begin that is to go on at `offset`: there, or with a batch that is remembered."""
         return [offset, *(at for _, at in candidate.remembered if at < offset and at in self.states_at)]
 
-    def _accept(self, candidate: Candidate, start: int, states: States) -> Placement:
+    def _accept(self, candidate: Candidate, start: int, states: States, closing: Closing) -> Placement:
         waiting = None
         if self.is_continuous:
             waiting = Waiting(self._left(), (batch for at, batch in self.later if at >= start))
-        return accept(candidate, {} if self.is_forgetful else states, start, waiting, is_new=self.is_new)[0]
+        known = {} if self.is_forgetful else states
+        return accept(candidate, known, start, waiting, is_new=self.is_new, closing=closing)[0]
 
     def _left(self) -> list[Candidate]:
         chosen = {choice.candidate.object_key for _, choice in self.chosen}

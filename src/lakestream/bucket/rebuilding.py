@@ -25,7 +25,14 @@ from lakestream.bucket.doubtful import (
 )
 from lakestream.bucket.gaps import Candidate, KnownBatches, Placement, Waiting, accept, fill, remember
 from lakestream.errors import StorageError
-from lakestream.metadata.log.commit import SEQUENCE_GAP, UNKNOWN_PRODUCER, Batch, batch_at, remembered_offset
+from lakestream.metadata.log.commit import (
+    SEQUENCE_GAP,
+    UNKNOWN_PRODUCER,
+    Batch,
+    batch_at,
+    closed_epoch,
+    remembered_offset,
+)
 from lakestream.metadata.log.head import Extent, Head, ProducerState
 from lakestream.model import StreamPartition
 from lakestream.objects import Buffer
@@ -119,7 +126,7 @@ async def rebuild(
         if each.end_offset <= frontier:
             work.replay(each)
             continue
-        for choice in filled.get(each.base_offset, ()):
+        for choice in filled.pop(each.base_offset, ()):
             await work.append_choice(evidence.candidates, choice)
         await work.place(each)
     for choice in filled.get(end, ()):
@@ -342,6 +349,9 @@ class _Work:
             self._remember(run, base_offset)
             await self._add(candidate.object_key, base_offset, run)
             self.rebuilt.appended += self.rebuilt.next_offset - base_offset
+        for batch in choice.closed:
+            state = self.rebuilt.producers.get(batch.producer_id)
+            self.rebuilt.producers[batch.producer_id] = closed_epoch(state, batch, batch.max_timestamp_ms)
         self.is_known_to_end &= not begun < self.saved.next_offset < self.rebuilt.next_offset
         for index, each in enumerate(candidates):
             if each.object_key == candidate.object_key:

@@ -2,92 +2,24 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 import pytest
 from support.clients.batches import batch as build_batch
 from support.clients.records import parse
+from support.worlds.lost_log import GENERATION, LostLog, numbered
 
-from lakestream.bucket.rebuilding import Fate, FoundSection, Rebuilt, rebuild
+from lakestream.bucket.rebuilding import Fate, FoundSection
 from lakestream.errors import StorageError
-from lakestream.metadata.log.commit import SEQUENCE_GAP, UNKNOWN_PRODUCER, Offer, batch_at, decide
-from lakestream.metadata.log.head import Accepted, Head, ProducerState
-from lakestream.model import StreamPartition
-from lakestream.records import crc32c
+from lakestream.metadata.log.commit import SEQUENCE_GAP, UNKNOWN_PRODUCER
+from lakestream.metadata.log.head import ProducerState
 from lakestream.records.batches import walk
-from lakestream.runtime import system
-from lakestream.wal import Placed, Span
-
-PARTITION = StreamPartition(system().new_id(), 0)
-GENERATION = 1
-
-
-@dataclass
-class Log:
-    """Sections as the commit decides them, in one log, and receipts of those that are to have one."""
-
-    head: Head = field(default_factory=Head)
-    producers: dict[int, ProducerState] = field(default_factory=dict)
-    objects: dict[str, bytes] = field(default_factory=dict)
-    sections: list[FoundSection] = field(default_factory=list)
-    fates: dict[str, Fate] = field(default_factory=dict)
-    records: dict[int, bytes] = field(default_factory=dict)
-
-    def put(self, session: str, *batches: bytes, time_ms: int = 0) -> FoundSection:
-        flush = 1 + sum(section.order[1] == session for section in self.sections)
-        key, data = f"{session}-{flush}", b"".join(batches)
-        count = sum(info.record_count for info in walk(data))
-        span = Span(PARTITION, 0, len(data), crc32c(data), count, 0)
-        self.objects[key] = data
-        section = FoundSection(key, span, (time_ms, session, flush), GENERATION)
-        self.sections.append(section)
-        return section
-
-    def commit(self, section: FoundSection, *, receipt: bool = True) -> tuple[Accepted, ...]:
-        data = self.objects[section.object_key]
-        batches = [batch_at(info, 0) for info in walk(data)]
-        _, session, flush = section.order
-        offer = Offer(PARTITION, session, flush, GENERATION, (), section.object_key, 0, batches, lambda start, end: 0)
-        decision = decide(self.head, self.producers, offer)
-        self.head, self.producers = decision.head, {**self.producers, **decision.producers}
-        placed = [
-            Placed(each.base_offset, each.end_offset - each.base_offset, each.position, each.length)
-            for each in decision.extents
-        ]
-        if receipt:
-            self.fates[section.object_key] = Fate(tuple(placed), whole=True)
-        for place in placed:
-            values = [each.value for each in parse([data[place.position : place.position + place.length]])]
-            self.records |= {place.base_offset + number: value for number, value in enumerate(values)}
-        return decision.results
-
-    async def rebuild(
-        self, *, frontier: int = 0, saved: dict[int, ProducerState] | None = None, head: Head | None = None
-    ) -> Rebuilt:
-        async def read(key: str, start: int, length: int) -> bytes:
-            return self.objects[key][start : start + length]
-
-        return await rebuild(PARTITION, frontier, self.sections, self.fates, saved or {}, read, saved=head)
-
-    def read(self, rebuilt: Rebuilt) -> dict[int, bytes]:
-        found: dict[int, bytes] = {}
-        for extent in rebuilt.extents:
-            data = self.objects[extent.object_key][extent.position : extent.position + extent.length]
-            assert crc32c(data) == extent.checksum
-            values = [each.value for each in parse([data])]
-            assert extent.end_offset - extent.base_offset == len(values)
-            found |= {extent.base_offset + number: value for number, value in enumerate(values)}
-        return found
-
-
-def numbered(producer_id: int, sequence: int, *values: bytes) -> bytes:
-    return build_batch(*values, producer=(producer_id, 0, sequence))
+from lakestream.wal import Placed
 
 
 async def test_what_was_not_settled_when_rows_were_saved_takes_no_place_of_what_was() -> None:
     """Two uploads, and no receipt of either: rows were saved when the later one was committed, the other one not."""
-    log = Log()
+    log = LostLog()
     log.put("a", build_batch(b"never", b"in", b"it"))
     log.commit(log.put("b", build_batch(b"zero", b"one"), time_ms=1), receipt=False)
     rebuilt = await log.rebuild(head=log.head)
@@ -96,7 +28,7 @@ async def test_what_was_not_settled_when_rows_were_saved_takes_no_place_of_what_
 
 async def test_what_lies_in_a_gap_is_judged_by_the_log_there_not_by_the_state_saved_later() -> None:
     """A flush whose outcome its broker never learned, and rows that were saved long after it."""
-    log = Log()
+    log = LostLog()
     log.commit(log.put("a", numbered(1, 0, b"zero")))
     log.commit(log.put("a", numbered(1, 1, b"one")), receipt=False)
     refused = log.commit(log.put("b", build_batch(b"other"), numbered(1, 1, b"one")))
@@ -111,7 +43,7 @@ async def test_what_lies_in_a_gap_is_judged_by_the_log_there_not_by_the_state_sa
 
 async def test_of_several_sections_those_are_chosen_that_fill_the_gap() -> None:
     """The oldest alone would fit, and leave an offset that nothing fits."""
-    log = Log()
+    log = LostLog()
     never = log.put("a", build_batch(b"never committed"), time_ms=1)
     log.commit(log.put("b", build_batch(b"zero", b"one"), time_ms=2), receipt=False)
     log.commit(log.put("c", build_batch(b"two"), time_ms=3))
@@ -123,7 +55,7 @@ async def test_of_several_sections_those_are_chosen_that_fill_the_gap() -> None:
 
 
 async def test_a_producers_batches_lead_into_those_that_follow() -> None:
-    log = Log()
+    log = LostLog()
     log.put("a", numbered(1, 0, b"an attempt that never arrived"), time_ms=1)
     log.commit(log.put("b", build_batch(b"zero"), time_ms=2), receipt=False)
     log.commit(log.put("b", numbered(1, 0, b"one")))
@@ -132,7 +64,7 @@ async def test_a_producers_batches_lead_into_those_that_follow() -> None:
 
 async def test_a_batch_that_overtook_its_predecessor_was_refused() -> None:
     """Both in one section, of a producer of which nothing else is known; its retry is in the next."""
-    log = Log()
+    log = LostLog()
     log.commit(log.put("b", build_batch(b"zero")))
     log.commit(log.put("a", numbered(1, 1, b"two"), numbered(1, 0, b"one")), receipt=False)
     log.commit(log.put("a", numbered(1, 1, b"two")), receipt=False)
@@ -143,7 +75,7 @@ async def test_a_batch_that_overtook_its_predecessor_was_refused() -> None:
 
 async def test_what_the_log_has_later_was_not_there_yet() -> None:
     """A batch that came before its predecessor, of which a receipt tells, was refused."""
-    log = Log()
+    log = LostLog()
     log.commit(log.put("a", build_batch(b"zero"), numbered(1, 1, b"two")), receipt=False)
     log.commit(log.put("b", numbered(1, 0, b"one")))
     log.commit(log.put("a", numbered(1, 1, b"two")), receipt=False)
@@ -154,7 +86,7 @@ async def test_what_the_log_has_later_was_not_there_yet() -> None:
 async def test_a_section_is_judged_by_the_log_where_it_begins() -> None:
     """The saved state tells where its second batch is, which lies in another section, too: only from there on it is
     seen why its first was refused, and that its third fills the gap."""
-    log = Log()
+    log = LostLog()
     log.commit(log.put("a", numbered(1, 0, b"zero")))
     log.put("b", numbered(1, 1, b"one"), time_ms=1)
     log.commit(
@@ -168,7 +100,7 @@ async def test_a_section_is_judged_by_the_log_where_it_begins() -> None:
 
 async def test_a_batch_that_landed_again_after_its_producers_row_had_expired_fills_its_gap() -> None:
     """Receipts tell of the first attempt and of what follows the second, of the second itself none does."""
-    log = Log()
+    log = LostLog()
     log.commit(log.put("a", numbered(1, 0, b"zero"), numbered(1, 1, b"one")))
     log.producers.clear()
     log.commit(log.put("b", numbered(1, 0, b"zero"), build_batch(b"three")), receipt=False)
@@ -180,7 +112,7 @@ async def test_a_batch_that_landed_again_after_its_producers_row_had_expired_fil
 
 async def test_a_gap_from_before_the_row_expired_is_filled_though_the_state_tells_of_the_second_attempt() -> None:
     """Both attempts are there once each, though no receipt tells of either."""
-    log = Log()
+    log = LostLog()
     log.commit(log.put("a", numbered(1, 0, b"zero")), receipt=False)
     log.commit(log.put("b", build_batch(b"one")))
     log.producers.clear()
@@ -192,7 +124,7 @@ async def test_a_gap_from_before_the_row_expired_is_filled_though_the_state_tell
 
 async def test_an_epoch_that_was_closed_after_its_row_had_expired_keeps_what_it_had_appended() -> None:
     """The saved state tells nothing of the time before, only that nothing more can land."""
-    log = Log()
+    log = LostLog()
     log.commit(log.put("a", numbered(1, 0, b"zero")), receipt=False)
     closed = ProducerState(0, (), 0, 5, UNKNOWN_PRODUCER)
     rebuilt = await log.rebuild(saved={1: closed, 2: closed})
@@ -204,7 +136,7 @@ async def test_an_epoch_that_was_closed_after_its_row_had_expired_keeps_what_it_
 
 async def test_an_epoch_that_was_closed_before_anything_of_it_landed_fills_no_gap() -> None:
     """The table took the first of two extents of a flush; between them lay batches whose predecessor never came."""
-    log = Log()
+    log = LostLog()
     early = numbered(1, 5, b"early"), numbered(1, 2, b"too", b"early")
     first = log.put("a", early[0], build_batch(b"zero"), early[1], early[0], build_batch(b"one"), time_ms=1)
     log.commit(first, receipt=False)
@@ -223,7 +155,7 @@ async def test_an_epoch_that_was_closed_before_anything_of_it_landed_fills_no_ga
 
 async def test_an_upload_that_arrives_when_all_that_told_of_it_is_gone_is_left_out() -> None:
     """Its records are in the table by the object that replaced it. Of records without producer only the head knows."""
-    log = Log()
+    log = LostLog()
     late = log.put("a", build_batch(b"zero"))
     log.commit(log.put("a", build_batch(b"zero")))
     log.sections, log.fates = [late], {}
@@ -235,7 +167,7 @@ async def test_an_upload_that_arrives_when_all_that_told_of_it_is_gone_is_left_o
 
 async def test_the_marks_of_saved_heads_tell_where_the_last_flushes_are() -> None:
     """Of one that the fence refused nothing tells. The mark is as good as a receipt, to the single batch."""
-    log = Log()
+    log = LostLog()
     log.put("a", numbered(1, 0, b"never", b"in it"))
     log.commit(log.put("b", build_batch(b"zero")), receipt=False)
     log.commit(
@@ -250,7 +182,7 @@ async def test_the_marks_of_saved_heads_tell_where_the_last_flushes_are() -> Non
 
 async def test_what_is_chosen_ends_where_the_log_ended_when_rows_were_saved() -> None:
     """Without a mark: what would reach beyond that end was not in the log."""
-    log = Log()
+    log = LostLog()
     log.put("a", numbered(1, 0, b"never", b"in it"))
     log.commit(log.put("b", build_batch(b"zero")), receipt=False)
     head = msgspec.structs.replace(log.head, fence=GENERATION + 1, sessions={})
@@ -259,9 +191,17 @@ async def test_what_is_chosen_ends_where_the_log_ended_when_rows_were_saved() ->
     assert rebuilt.left_out == 2
 
 
+async def test_what_fills_a_gap_up_to_that_end_is_there_once() -> None:
+    log = LostLog()
+    log.commit(log.put("a", build_batch(b"zero", b"one")), receipt=False)
+    saved = msgspec.structs.replace(log.head, sessions={})
+    log.commit(log.put("b", build_batch(b"two")))
+    assert log.read(await log.rebuild(head=saved)) == log.records
+
+
 async def test_nothing_is_left_out_for_an_end_that_was_missed() -> None:
     """What was in the log is not found among what is there: a record too many is better than one that is lost."""
-    log = Log()
+    log = LostLog()
     log.commit(log.put("a", build_batch(b"zero", b"one")), receipt=False)
     log.commit(log.put("b", build_batch(b"two", b"three")), receipt=False)
     head = msgspec.structs.replace(log.head, next_offset=3, fence=GENERATION + 1, sessions={})
@@ -270,7 +210,7 @@ async def test_nothing_is_left_out_for_an_end_that_was_missed() -> None:
 
 async def test_what_was_committed_after_a_flush_of_a_later_number_is_kept() -> None:
     """An object that replaces another has a later number, and goes before those that were written in between."""
-    log = Log()
+    log = LostLog()
     between = log.put("a", build_batch(b"one"))
     log.commit(log.put("a", build_batch(b"zero")), receipt=False)
     saved = log.head
@@ -281,7 +221,7 @@ async def test_what_was_committed_after_a_flush_of_a_later_number_is_kept() -> N
 
 
 async def test_behind_the_end_an_attempt_at_a_batch_that_is_there_is_left_out() -> None:
-    log = Log()
+    log = LostLog()
     log.commit(log.put("a", numbered(1, 0, b"zero")))
     log.producers.clear()
     log.commit(log.put("b", numbered(1, 0, b"zero")), receipt=False)
@@ -291,7 +231,7 @@ async def test_behind_the_end_an_attempt_at_a_batch_that_is_there_is_left_out() 
 
 
 async def test_records_that_are_nowhere_are_told() -> None:
-    log = Log()
+    log = LostLog()
     log.commit(log.put("a", build_batch(b"zero", b"one")), receipt=False)
     log.commit(log.put("b", build_batch(b"two")))
     del log.sections[0]
@@ -300,7 +240,7 @@ async def test_records_that_are_nowhere_are_told() -> None:
 
 
 async def test_a_damaged_section_is_named_unless_the_table_has_it() -> None:
-    log = Log()
+    log = LostLog()
     log.commit(log.put("a", build_batch(b"zero")))
     log.commit(log.put("a", build_batch(b"one")))
     log.objects["a-1"] = log.objects["a-1"][:-1] + b"?"
@@ -309,11 +249,11 @@ async def test_a_damaged_section_is_named_unless_the_table_has_it() -> None:
         await log.rebuild()
 
 
-def play(seed: int) -> Log:
+def play(seed: int) -> LostLog:
     """Three brokers and their uploads, committed in any order between brokers; producers have several batches in flight
     and send again what had no answer, elsewhere too. Of each session's flushes only the last may lack their receipts,
     and single ones before."""
-    chance, log = random.Random(seed), Log()
+    chance, log = random.Random(seed), LostLog()
     in_flight_most = chance.choice((1, 3))
     sequences, saved = dict.fromkeys(range(3), 0), dict[int, ProducerState]()
     waiting: dict[str, list[FoundSection]] = {"a": [], "b": [], "c": []}

@@ -247,10 +247,14 @@ def _is_over(head: Head, state: ProducerState | None, batch: Batch, overdue: Abs
 
 def _closed(head: Head, state: ProducerState | None, batch: Batch, time_ms: int) -> ProducerState:
     """Ends the epoch of a batch that has no predecessor. What the epoch appended stays known."""
-    if state is not None and state.epoch == batch.producer_epoch:
-        return msgspec.structs.replace(state, closed=SEQUENCE_GAP)
     expired = state is None and batch.producer_id <= head.expired_producers
-    reason = UNKNOWN_PRODUCER if expired else SEQUENCE_GAP
+    return closed_epoch(state, batch, time_ms, UNKNOWN_PRODUCER if expired else SEQUENCE_GAP)
+
+
+def closed_epoch(state: ProducerState | None, batch: Batch, time_ms: int, reason: str = SEQUENCE_GAP) -> ProducerState:
+    """The producer's state once the epoch of the batch is closed."""
+    if state is not None and state.epoch == batch.producer_epoch:
+        return msgspec.structs.replace(state, closed=reason)
     return _new_epoch(state, ProducerState(batch.producer_epoch, (), FIRST_SEQUENCE, time_ms, reason))
 
 
