@@ -21,18 +21,20 @@ YARN_JARS := $(CURDIR)/.cache/yarn
 TRINO_JARS := $(CURDIR)/.cache/trino
 STORE_TOOLS := $(CURDIR)/.cache/store-tools
 REGISTRY_JARS := $(CURDIR)/.cache/registries
+ECOSYSTEM_JARS := $(CURDIR)/.cache/ecosystem
 JAVA = JAVA_HOME=$$($(BIN)/python tools/ensure_java.py)
 TEST_ENV = LAKESTREAM_KAFKA_LIBS=$(KAFKA_LIBS) LAKESTREAM_SPARK_JARS=$$(echo $(SPARK_JARS)/*.jar) \
   LAKESTREAM_NESSIE_JARS=$(NESSIE_JARS) LAKESTREAM_HIVE_JARS=$(HIVE_JARS) LAKESTREAM_SPARK_S3_JARS=$(SPARK_S3_JARS) \
   LAKESTREAM_YARN_JARS=$(YARN_JARS) LAKESTREAM_TRINO_JARS=$(TRINO_JARS) \
-  LAKESTREAM_STORE_TOOLS=$(STORE_TOOLS) LAKESTREAM_REGISTRY_JARS=$(REGISTRY_JARS)
+  LAKESTREAM_STORE_TOOLS=$(STORE_TOOLS) LAKESTREAM_REGISTRY_JARS=$(REGISTRY_JARS) \
+  LAKESTREAM_ECOSYSTEM_JARS=$(ECOSYSTEM_JARS)
 PYTEST_ARGS ?=
 # Tests wait for servers and leases more than they compute: more workers than cores.
 WORKERS ?= 4
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup
 
-.PHONY: help up demo-agent check test test-all compat bench simulate lint lock format jars nessie-jar registry-jars hive-jars spark-s3-jars yarn-jars \
-  trino-jars kit-jars store-tools kcat oxia clean
+.PHONY: help up demo-agent check test test-all compat bench simulate lint lock format jars nessie-jar registry-jars ecosystem-jars hive-jars \
+  spark-s3-jars yarn-jars trino-jars kit-jars store-tools kcat oxia clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +82,9 @@ nessie-jar: .venv/.complete
 registry-jars: .venv/.complete
 	@$(JAVA) && export JAVA_HOME && $(BIN)/python tools/fetch_jars.py registries $(REGISTRY_JARS)
 
+ecosystem-jars: .venv/.complete
+	@$(JAVA) && export JAVA_HOME && $(BIN)/python tools/fetch_jars.py ecosystem $(ECOSYSTEM_JARS)
+
 hive-jars: .venv/.complete
 	@$(JAVA) && export JAVA_HOME && $(BIN)/python tools/fetch_jars.py hive $(HIVE_JARS)
 
@@ -124,7 +129,7 @@ store-tools: # S3, Google's and Azure's store on this machine: two need Go, Azur
 test: .cache/kernels lint jars nessie-jar kcat ## Everything a change must pass
 	$(JAVA) $(TEST_ENV) LAKESTREAM_EXAMPLES_SHARE=0.5 $(PYTEST) -m "not slow" $(PYTEST_ARGS)
 
-test-all: .cache/kernels lint jars nessie-jar kcat registry-jars hive-jars spark-s3-jars yarn-jars trino-jars kit-jars store-tools oxia ## The same, and the slow tests
+test-all: .cache/kernels lint jars nessie-jar kcat registry-jars ecosystem-jars hive-jars spark-s3-jars yarn-jars trino-jars kit-jars store-tools oxia ## The same, and the slow tests
 	$(JAVA) $(TEST_ENV) LAKESTREAM_RCK_JARS=$(KIT_JARS) $(PYTEST) $(PYTEST_ARGS)
 
 compat: .cache/kernels jars ## Apache Kafka's admin tools, and the same requests to us and to a real Kafka

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.clients.java_programs import spark_kafka_jars
 from support.servers.hive import client_jar, hive_archive
 from support.servers.s3 import spark_s3_jar
 from support.worlds.doors import http_door
@@ -74,6 +75,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             f"jars are missing of {', '.join(_JARS)}: set LAKESTREAM_SPARK_JARS or fill .cache/jars (make jars)"
         )
     jars += [Path(jar) for jar in [spark_s3_jar()] if jar]
+    jars += spark_kafka_jars()
     hive = hive_archive("4")
     from pyspark.sql import SparkSession
 
