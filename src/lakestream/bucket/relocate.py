@@ -107,7 +107,7 @@ async def _check_quiet(store: Store) -> None:
     brokers = Brokers(store)
     if await brokers.sessions():
         living = await brokers.live()
-        names = ", ".join(f"{each.host}:{each.port}" for each in living) or "one is being stopped"
+        names = ", ".join(f"{each.host}:{each.port}" for each in living) or "an HTTP door, or one that is being stopped"
         raise RequestError(
             f"brokers live on this metadata store, or did when it was copied ({names}): stop them, or wait until their"
             " leases end, in a few seconds"

@@ -1,5 +1,5 @@
 """The HTTP door as one application: `/iceberg` for engines, `/registry` for clients with schemas, `/sql` for questions,
-`/health`, `/ready`, `/lag` and `/metrics` for operators."""
+`/v3` and `/kafka` for REST clients, `/health`, `/ready`, `/lag` and `/metrics` for operators."""
 
 import asyncio
 import logging
@@ -28,6 +28,7 @@ from lakestream.http.identity import Identified, principal_of
 from lakestream.http.lag import ReadLag, as_json
 from lakestream.http.mcp.door import McpDoor
 from lakestream.http.registry.routes import registry_app
+from lakestream.http.rest.door import RestDoor
 from lakestream.http.sql.routes import SqlRoutes
 from lakestream.metrics import HttpMetrics
 from lakestream.query.queries import Queries
@@ -52,13 +53,14 @@ def create_app(
     registry: SchemaRegistry | None = None,
     queries: Queries | None = None,
     mcp: McpDoor | None = None,
+    rest: RestDoor | None = None,
 ) -> ASGIApp:
     """The tables behind `catalog` stay the caller's to close. `table_config` goes to engines with each table,
     `credentials` to those who ask for them; `freshen` runs before each load of a table; `lag` tells how far tables are
     behind; `ready` what keeps this process from serving, if anything does. `elsewhere` names the external catalog that
     has the tables: then nothing is served of them here. `hosts`: see `Guard`. `registry`: None if schemas are in one of
     the owner's. `queries`: None if nobody may ask any; `mcp`: the same for
-    agents."""
+    agents. `rest`: None where there are no streams."""
     measured = metrics or HttpMetrics()
 
     async def health(_request: Request) -> Response:
@@ -97,6 +99,7 @@ def create_app(
             Route("/lag", show_lag, methods=["GET"]),
             *([] if queries is None else SqlRoutes(queries).routes()),
             *([] if mcp is None else [mcp.route()]),
+            *([] if rest is None else rest.routes()),
             Mount("/iceberg", routes=iceberg.routes()),
             *([] if registry is None else [Mount("/registry", app=registry_app(registry))]),
         ],

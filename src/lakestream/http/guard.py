@@ -18,10 +18,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lakestream.http.iceberg.errors import error_response
 from lakestream.http.registry.errors import refusal
+from lakestream.http.rest.errors import Fault
+from lakestream.http.rest.errors import refusal as rest_refusal
 
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _JSON: Final = "application/json"
 _REGISTRY: Final = "/registry/"
+_REST: Final = ("/v3/", "/kafka/", "/topics/", "/consumers/")
 _FOREIGN_SITES: Final = ("cross-site", "same-site")
 
 
@@ -63,6 +66,8 @@ def _refused(request: Request, status: int, kind: str, message: str) -> Response
     """In the words of whom the request is for."""
     if request.url.path.startswith(_REGISTRY):
         return refusal(status, message)
+    if request.url.path.startswith(_REST):
+        return rest_refusal(Fault(status, message))
     return error_response(request, status, kind, message)
 
 

@@ -23,6 +23,8 @@ _ROWS: Final = ("broker/", "broker0")
 _LIVE: Final = ("live/", "live0")
 _LOOK_AGAIN_MS: Final = 250
 HIGHEST_ID: Final = 2**31 - 1
+UNLISTED_ID: Final = -1
+"""Of a process that has the streams and no door for Kafka's clients: it lives, and they never hear of it."""
 FIRST_FREE_ID: Final = 1001
 """Ids that brokers take by themselves begin above those that people give, as in Kafka (`reserved.broker.max.id`): one
 that a person has given is not taken while its broker is away."""
@@ -36,6 +38,10 @@ class Broker(msgspec.Struct, frozen=True, array_like=True):
     port: int
     zone: str | None
     session: str
+
+    @property
+    def is_listed(self) -> bool:
+        return self.broker_id != UNLISTED_ID
 
 
 class Brokers:
@@ -78,15 +84,17 @@ class Brokers:
 
     async def withdraw(self, broker: Broker) -> None:
         """Clients hear of it no more. It still lives, and has its id, until it leaves."""
+        if not broker.is_listed:
+            return
         token = self._announced.get(broker.session, ABSENT)
         row = _row_key(broker.broker_id)
-        await self._store.transact([Transaction(_SHARD, {_lease_key(broker.broker_id): token}, {}, [row])])
+        await self._store.transact([Transaction(_SHARD, {_lease_key(broker): token}, {}, [row])])
 
     async def leave(self, broker: Broker) -> None:
         """The id is free, and nothing more comes from this session."""
         await self.withdraw(broker)
         token = self._announced.pop(broker.session, ABSENT)
-        await self._store.release_lease(Address(_SHARD, _lease_key(broker.broker_id)), token)
+        await self._store.release_lease(Address(_SHARD, _lease_key(broker)), token)
 
     async def sessions(self) -> frozenset[str]:
         """Of the brokers that live, also of those that clients hear of no more."""
@@ -102,13 +110,16 @@ class Brokers:
         return codec.decode_all(await self._store.range(_SHARD, *_ROWS), Broker, _SHARD)
 
     async def _acquire(self, broker: Broker) -> Lease:
-        address = Address(_SHARD, _lease_key(broker.broker_id))
+        address = Address(_SHARD, _lease_key(broker))
         return await self._store.acquire_lease(address, broker.session, ttl_ms=self.ttl_ms)
 
     async def _announce(self, broker: Broker, lease: Lease) -> None:
+        if not broker.is_listed:
+            self._announced[broker.session] = lease.token
+            return
         key = _row_key(broker.broker_id)
         row = codec.encode(broker, Address(_SHARD, key))
-        await self._store.transact([Transaction(_SHARD, {_lease_key(broker.broker_id): lease.token}, {key: row})])
+        await self._store.transact([Transaction(_SHARD, {_lease_key(broker): lease.token}, {key: row})])
         self._announced[broker.session] = lease.token
 
     async def _take(self, broker: Broker) -> Lease:
@@ -120,7 +131,7 @@ class Brokers:
                 return lease
             other = next((each for each in await self._rows() if each.session == lease.holder), None)
             if other is not None and (other.host, other.port) == (broker.host, broker.port):
-                await self._store.release_lease(Address(_SHARD, _lease_key(broker.broker_id)), lease.token)
+                await self._store.release_lease(Address(_SHARD, _lease_key(broker)), lease.token)
                 continue
             if lease.token in seen and lease.remaining_ms > seen[lease.token] - _LOOK_AGAIN_MS / 2:
                 where = "another process" if other is None else f"{other.host}:{other.port}"
@@ -136,9 +147,7 @@ class Brokers:
         rows = await self._rows()
         for row in rows:
             if (row.host, row.port) == place:
-                await self._store.release_lease(
-                    Address(_SHARD, _lease_key(row.broker_id)), held.get(row.session, ABSENT)
-                )
+                await self._store.release_lease(Address(_SHARD, _lease_key(row)), held.get(row.session, ABSENT))
                 if (await self._acquire(msgspec.structs.replace(row, session=session))).holder == session:
                     return row.broker_id
         taken = {row.broker_id for row in rows if row.session in held}
@@ -165,5 +174,6 @@ def _row_key(broker_id: int) -> str:
     return f"broker/{broker_id:08d}"
 
 
-def _lease_key(broker_id: int) -> str:
-    return f"live/{broker_id:08d}"
+def _lease_key(broker: Broker) -> str:
+    """One that is not listed has no number that it could share with others."""
+    return f"live/{broker.broker_id:08d}" if broker.is_listed else f"live/{broker.session}"

@@ -12,6 +12,7 @@ from lakestream.metrics.pipeline import PipelineMetrics
 from lakestream.metrics.queries import QueryMetrics
 from lakestream.metrics.reading import ReadMetrics
 from lakestream.metrics.registry import new_registry
+from lakestream.metrics.rest import RestMetrics
 from lakestream.metrics.stream import StreamMetrics
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "PipelineMetrics",
     "QueryMetrics",
     "ReadMetrics",
+    "RestMetrics",
     "StreamMetrics",
     "new_registry",
 ]

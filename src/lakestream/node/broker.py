@@ -8,14 +8,12 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from lakestream.access import ALLOW_ALL
-from lakestream.catalog.embedded.early import EarlyViews
 from lakestream.coordination.groups import GroupCoordinator, Groups
 from lakestream.coordination.shares import ShareGroups
 from lakestream.coordination.transactions import Enlister, TransactionCoordinator, Transactions
 from lakestream.kafka.server import KafkaServer, Listener, listen
 from lakestream.metadata.brokers import Broker, Brokers
-from lakestream.metadata.names.pointers import Pointers
-from lakestream.metrics import KafkaMetrics, StreamMetrics
+from lakestream.metrics import KafkaMetrics
 from lakestream.node.monitoring.gauges import watch_broker
 from lakestream.node.monitoring.listener import monitoring
 from lakestream.node.monitoring.readiness import Readiness
@@ -23,12 +21,12 @@ from lakestream.node.places import advertised, taken
 from lakestream.node.storage.backends import Backends, open_backends
 from lakestream.node.storage.lazy import LazyTables
 from lakestream.node.storage.schemas import make_schemas
+from lakestream.node.streams import make_engine
 from lakestream.records import warm_up
 from lakestream.runtime.memory import memory_limit_bytes
 from lakestream.settings import Settings
 from lakestream.stream import Streams
 from lakestream.stream.appending.schemas import TopicSchemas
-from lakestream.stream.engine import StreamEngine
 from lakestream.stream.settings import history_cache_bytes
 
 log = logging.getLogger(__name__)
@@ -79,22 +77,8 @@ async def _serve_as(
     ready: Callable[[], None],
     stop: asyncio.Event,
 ) -> None:
-    views = tables if backends.external_catalog else EarlyViews(Pointers(backends.store), tables)
     enlister = Enlister(backends.store, backends.runtime.clock)
-    engine = StreamEngine(
-        broker,
-        backends.store,
-        backends.objects,
-        views,
-        tables,
-        backends.runtime,
-        settings.stream,
-        StreamMetrics(backends.registry),
-        wal=backends.wal,
-        disk=settings.disk,
-        has_external_catalog=bool(backends.external_catalog),
-        enlistment=enlister,
-    )
+    engine = make_engine(broker, settings, backends, tables, enlister)
     await engine.start()
     try:
         coordinator = GroupCoordinator(engine, settings.kafka.groups)

@@ -15,19 +15,23 @@ from lakestream.catalog.engines.streams.wish import StreamDefaults
 from lakestream.errors import Unavailable
 from lakestream.frontier.lag import LagReader, TopicLag
 from lakestream.http import create_app
+from lakestream.http.rest.door import RestDoor
 from lakestream.metadata.brokers import Brokers
 from lakestream.metadata.feed import Feed
 from lakestream.metadata.names.pointers import Pointers
 from lakestream.metadata.topics.list import Topics
-from lakestream.metrics import HttpMetrics
+from lakestream.metrics import HttpMetrics, RestMetrics
 from lakestream.node.fresh import open_freshener, watch_fresh
 from lakestream.node.inserting import OpenedTables, open_inserter
 from lakestream.node.monitoring.readiness import Readiness
 from lakestream.node.places import advertised, taken
 from lakestream.node.query import open_queries
 from lakestream.node.storage.backends import open_backends, saving_rows
+from lakestream.node.storage.schemas import make_schemas
 from lakestream.node.storage.tables import make_engines, open_catalog
+from lakestream.node.streams import open_streams
 from lakestream.node.vending import storage_config, storage_credentials
+from lakestream.records import warm_up
 from lakestream.schemas.registry.registry import SchemaRegistry
 from lakestream.settings import HttpSettings, Settings, listed
 from lakestream.stream.engine import LOCAL
@@ -39,6 +43,7 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
     """Serves until `stop`. Raises if the server ends by itself."""
     place = settings.http
     told_host, _port = advertised(place, "HTTP_ADVERTISED")
+    await asyncio.to_thread(warm_up)
     async with AsyncExitStack() as stack:
         backends = await stack.enter_async_context(open_backends(settings))
         await stack.enter_async_context(saving_rows(settings, backends))
@@ -74,6 +79,19 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
                 open_queries(settings.query, backends, catalog, tables, freshener)
             )
 
+        streams = await stack.enter_async_context(open_streams(settings, backends))
+        rest = RestDoor(
+            streams.streams,
+            streams.groups,
+            for_streams,
+            make_schemas(backends),
+            backends.runtime,
+            RestMetrics(backends.registry),
+            num_partitions=settings.kafka.num_partitions,
+            advertised=place.advertised,
+        )
+        stack.push_async_callback(rest.close)
+
         config = uvicorn.Config(
             create_app(
                 tables,
@@ -88,6 +106,7 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
                 registry=registry,
                 queries=queries,
                 mcp=mcp,
+                rest=rest,
             ),
             log_config=None,
             access_log=False,
@@ -98,12 +117,15 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
         with _listen(place) as listener:
             serving = asyncio.create_task(server.serve([listener]))
             stopping = asyncio.create_task(stop.wait())
-            await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((serving, stopping, streams.failed), return_when=asyncio.FIRST_COMPLETED)
             if serving.done() and not stop.is_set():
                 stopping.cancel()
                 raise serving.exception() or Unavailable("the HTTP server stopped by itself")
+            rest.stop()
             server.should_exit = True
             await serving
+            if streams.failed.done():
+                streams.failed.result()
 
 
 class _HttpServer(uvicorn.Server):

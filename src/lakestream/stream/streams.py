@@ -90,7 +90,8 @@ class Streams:
 
     async def brokers(self, principal: Principal) -> list[Broker]:
         """Those that live. Told to everybody, as in Kafka: any client has to know where to go."""
-        return await self._engine.brokers.live() or [self._engine.broker]
+        this = self._engine.broker
+        return await self._engine.brokers.live() or ([this] if this.is_listed else [])
 
     def brokers_in_zone(self, principal: Principal, zone: str) -> list[Broker]:
         """Those that a client in the zone had better ask; none if this broker is as good as any."""
@@ -114,6 +115,14 @@ class Streams:
         if not self._authorizer.allows_any(principal, Operation.WRITE, ResourceKind.TOPIC):
             raise denied(principal, Operation.WRITE, ResourceKind.CLUSTER)
         return await self._engine.new_producer()
+
+    async def writable(self, principal: Principal, name: str) -> Topic:
+        """A topic that the caller may write, as it was known lately: the log refuses what is gone since. Raises
+        `NotAuthorized`, `UnknownStream`."""
+        found = (await self._rights.find(principal, Operation.WRITE, [name]))[name]
+        if isinstance(found, LakestreamError):
+            raise found
+        return found
 
     def append(
         self, principal: Principal, batches: Sequence[ProducedBatch]

@@ -8,6 +8,7 @@ from support.fakes.authorizers import DenyAll
 from lakestream.access import ALLOW_ALL, ANONYMOUS, Operation, ResourceKind, check, denied
 from lakestream.catalog.engines.catalog import EngineCatalog
 from lakestream.coordination.groups import Groups
+from lakestream.coordination.groups.looking import GroupViews
 from lakestream.coordination.shares import ShareGroups, ShareOffsets
 from lakestream.errors import NotAuthorized
 from lakestream.kafka.errors import code_of
@@ -44,6 +45,7 @@ def test_each_kind_of_resource_has_its_code(kind: ResourceKind) -> None:
         (Streams, set()),
         (StreamTopics, set()),
         (Groups, {"start", "stop"}),
+        (GroupViews, set()),
         (ShareGroups, {"connection_lost", "stop"}),
         (ShareOffsets, set()),
         (SchemaRegistry, {"parsed"}),

@@ -1,40 +1,17 @@
 """Changes to settings of topics and groups and to levels of loggers, for AlterConfigs and IncrementalAlterConfigs."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from lakestream.access import Operation
-from lakestream.errors import InvalidSetting, LakestreamError, RequestError
+from lakestream.errors import LakestreamError, RequestError
 from lakestream.kafka.apis import loggers
 from lakestream.kafka.apis.api import Context
 from lakestream.kafka.apis.configs import Resource
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.wire.writing import Fields
-from lakestream.metadata.topics.option_list import INERT, OPTIONS
-
-_LISTS: Final = {
-    option.name: option.default for option in (*OPTIONS, *(inert.option for inert in INERT)) if option.kind == "list"
-}
-
-
-class ConfigOperation:
-    """By Kafka's numbers."""
-
-    SET: Final = 0
-    DELETE: Final = 1
-    APPEND: Final = 2
-    SUBTRACT: Final = 3
-
-
-class Wanted(NamedTuple):
-    name: str
-    operation: int
-    value: str | None
-
-
-Change = Callable[[Mapping[str, str]], dict[str, str]]
+from lakestream.stream.configs import Change, ConfigOperation
 
 
 async def alter(context: Context, resource: Any, change: Change, *, validate_only: bool) -> Fields:
@@ -103,48 +80,3 @@ def _level(config: Any) -> str | None:
         raise RequestError(f"the level of {config.name} is set or deleted")
     level: str = config.value
     return level
-
-
-def step_by_step(wanted: Sequence[Wanted]) -> Change:
-    """Each setting by its own operation; the others stay."""
-
-    def change(present: Mapping[str, str]) -> dict[str, str]:
-        configs = dict(present)
-        for each in wanted:
-            if each.operation == ConfigOperation.DELETE:
-                configs.pop(each.name, None)
-                continue
-            if each.value is None:
-                raise RequestError(f"{each.name} needs a value")
-            configs[each.name] = each.value if each.operation == ConfigOperation.SET else _listed(configs, each)
-        return configs
-
-    return change
-
-
-def instead(given: Mapping[str, str | None]) -> Change:
-    """These settings instead of all that there are."""
-
-    def change(present: Mapping[str, str]) -> dict[str, str]:
-        configs = {}
-        for name, value in given.items():
-            if value is None:
-                raise RequestError(f"{name} needs a value")
-            configs[name] = value
-        return configs
-
-    return change
-
-
-def _listed(configs: Mapping[str, str], wanted: Wanted) -> str:
-    if wanted.operation not in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
-        raise RequestError(f"{wanted.name}: there is no operation {wanted.operation}")
-    if wanted.name not in _LISTS:
-        raise InvalidSetting(f"{wanted.name} is no list: set it instead")
-    words = [word for word in configs.get(wanted.name, _LISTS[wanted.name]).split(",") if word]
-    given = [word.strip() for word in (wanted.value or "").split(",")]
-    if wanted.operation == ConfigOperation.APPEND:
-        words += [word for word in given if word not in words]
-    else:
-        words = [word for word in words if word.strip() not in given]
-    return ",".join(words)

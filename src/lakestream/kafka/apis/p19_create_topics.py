@@ -15,10 +15,10 @@ from kio.schema.errors import ErrorCode
 
 from lakestream.errors import InvalidAssignment, LakestreamError
 from lakestream.kafka.apis.api import Context, Reply, api
-from lakestream.kafka.apis.configs import topic_configs
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.wire.writing import Fields
 from lakestream.metadata.topics.list import check_name
+from lakestream.stream.configs import topic_configs
 
 
 class _Refused(Exception):

@@ -15,18 +15,17 @@ from lakestream.access import Operation
 from lakestream.errors import LakestreamError, RequestError, UnknownStream
 from lakestream.kafka.apis.api import Context, Reply, api
 from lakestream.kafka.apis.configs import (
-    Config,
     Resource,
     broker_configs,
     client_metrics_configs,
     group_configs,
     logger_configs,
-    topic_configs,
 )
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.wire.writing import Fields
 from lakestream.metadata.topics.list import check_name
 from lakestream.stream import FoundTopics
+from lakestream.stream.configs import Config, topic_configs
 
 
 async def handle(context: Context, request: Any) -> Reply:

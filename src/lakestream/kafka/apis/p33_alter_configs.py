@@ -7,8 +7,9 @@ validate_only checks everything and changes nothing.
 
 from typing import Any
 
-from lakestream.kafka.apis.altering import alter, instead
+from lakestream.kafka.apis.altering import alter
 from lakestream.kafka.apis.api import Context, Reply, api
+from lakestream.stream.configs import instead
 
 
 async def handle(context: Context, request: Any) -> Reply:

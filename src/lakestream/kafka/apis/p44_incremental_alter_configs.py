@@ -8,8 +8,9 @@ validate_only checks everything and changes nothing.
 
 from typing import Any
 
-from lakestream.kafka.apis.altering import Wanted, alter, step_by_step
+from lakestream.kafka.apis.altering import alter
 from lakestream.kafka.apis.api import Context, Reply, api
+from lakestream.stream.configs import Wanted, step_by_step
 
 
 async def handle(context: Context, request: Any) -> Reply:

@@ -21,6 +21,7 @@ from lakestream.metadata.groups.reading import (
     lease_holder,
     names_from,
     read_contents,
+    stored_group,
     stored_groups,
 )
 from lakestream.metadata.groups.rows import GroupRows, StaleGeneration
@@ -47,5 +48,6 @@ __all__ = [
     "names_from",
     "pending_partitions",
     "read_contents",
+    "stored_group",
     "stored_groups",
 ]

@@ -8,12 +8,16 @@ from lakestream.metadata import codec
 from lakestream.metadata.groups.model import (
     GROUPS,
     LEASE,
+    MEMBERS,
     OFFSETS,
     PENDING,
     STATE,
     STORED,
     CommittedOffset,
     GroupState,
+    StoredConsumer,
+    StoredGroup,
+    StoredMember,
     lease_address,
     partition_of,
     shard_of,
@@ -60,6 +64,18 @@ async def read_contents(store: Store, group: str) -> Contents:
         store.range(shard, *PENDING, limit=1),
     )
     return Contents(_decoded(state, shard), offsets, stored, bool(pending))
+
+
+async def stored_group(store: Store, group: str) -> StoredGroup:
+    """State and members, as whoever coordinates the group has stored them last."""
+    shard = shard_of(group)
+    [state], rows = await asyncio.gather(store.get([Address(shard, STATE)]), store.range(shard, *MEMBERS))
+    addressed = [(row, Address(shard, row.key)) for row in rows]
+    return StoredGroup(
+        _decoded(state, shard),
+        [codec.decode(row.value, StoredMember, at) for row, at in addressed if row.key.startswith("m/")],
+        [codec.decode(row.value, StoredConsumer, at) for row, at in addressed if row.key.startswith("n/")],
+    )
 
 
 async def is_stored(store: Store, group: str) -> bool:

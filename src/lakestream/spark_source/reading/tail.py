@@ -1,7 +1,6 @@
 """Ranges of offsets read from the brokers, batch by batch, as Arrow rows."""
 
 import socket
-import struct
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -16,13 +15,12 @@ from lakestream.kafka.wire.fetch_client import (
     OFFSET_OUT_OF_RANGE,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
-    Aborted,
     Answer,
     answer,
     request,
 )
-from lakestream.records import Arena, Run, decode, walk
-from lakestream.records.layout import CONTROL_BIT, TRANSACTIONAL_BIT
+from lakestream.records import Arena, Run, decode
+from lakestream.records.visible import visible_runs
 from lakestream.table.parquet.arrow import to_arrow
 from lakestream.table.reading.ranges import Ranges
 from lakestream.table.shape import TableShape
@@ -36,7 +34,6 @@ _SOCKET_TIMEOUT_S: Final = 30.0
 _PATIENCE_S: Final = 60.0
 """Without a single record in this time the task fails, for Spark to try it elsewhere."""
 _PAUSE_S: Final = 0.2
-_BASE_OFFSET: Final = struct.Struct(">q")
 _GONE: Final = frozenset({UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID})
 
 
@@ -74,33 +71,6 @@ def _runs(brokers: "BrokerConnection", topic_id: UUID, ranges: Ranges) -> Iterat
                     f"the brokers give nothing from offset {offset} of partition {partition} on, although the log "
                     f"reached {end}: look at their logs"
                 )
-
-
-def visible_runs(partition: int, data: memoryview, aborted: Sequence[Aborted]) -> tuple[list[Run], int]:
-    """Adjacent batches as runs, without those of aborted transactions, and the offset after them all."""
-    waiting = sorted(aborted, key=lambda found: found.first_offset, reverse=True)
-    open_producers: set[int] = set()
-    runs: list[Run] = []
-    first = end = 0
-    base, after = -1, -1
-    for batch in walk(data):
-        (offset,) = _BASE_OFFSET.unpack_from(data, batch.position)
-        while waiting and waiting[-1].first_offset <= offset + batch.last_offset_delta:
-            open_producers.add(waiting.pop().producer_id)
-        hidden = bool(batch.attributes & TRANSACTIONAL_BIT) and batch.producer_id in open_producers
-        if batch.attributes & CONTROL_BIT:
-            open_producers.discard(batch.producer_id)
-        if hidden or offset != after or end != batch.position:
-            if base >= 0:
-                runs.append(Run(partition, base, data[first:end]))
-            base, first, end = -1, batch.position, batch.position
-        after = offset + batch.last_offset_delta + 1
-        if not hidden:
-            base = offset if base < 0 else base
-            end = batch.position + batch.length
-    if base >= 0:
-        runs.append(Run(partition, base, data[first:end]))
-    return runs, after
 
 
 class BrokerConnection:

@@ -18,7 +18,7 @@ from lakestream.errors import CorruptRecords
 from lakestream.kafka.wire.fetch_client import Aborted, answer, request
 from lakestream.records import Arena, control_batch, crc32c, decode, stamp
 from lakestream.records.layout import ATTRIBUTES, CRC, PRODUCER_ID, TRANSACTIONAL_BIT
-from lakestream.spark_source.reading.tail import visible_runs
+from lakestream.records.visible import visible_runs
 
 TOPIC = UUID("11111111-2222-4333-8444-555555555555")
 

@@ -4,7 +4,6 @@ import pytest
 from support.clients.apache_kafka import KAFKA_TOPIC_CONFIGS
 
 from lakestream.errors import InvalidSetting
-from lakestream.kafka.apis.configs import topic_configs
 from lakestream.metadata.stores.memory import MemoryStore
 from lakestream.metadata.topics.aliases import resolved
 from lakestream.metadata.topics.list import Topics
@@ -13,6 +12,7 @@ from lakestream.metadata.topics.options import batch_rules, check_settings, topi
 from lakestream.records import BatchCompression, BatchRules
 from lakestream.runtime import system
 from lakestream.stream import StreamSettings
+from lakestream.stream.configs import topic_configs
 
 
 def test_without_settings_every_default_holds() -> None:

@@ -1,0 +1,1 @@
+"""From JSON to records in the log."""
