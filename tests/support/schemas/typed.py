@@ -125,7 +125,7 @@ class TypedTopic:
         consumer = Consumer({"bootstrap.servers": self.node.bootstrap, "group.id": "g", "enable.auto.commit": False})
         found: dict[int, bytes | None] = {}
         try:
-            consumer.assign([TopicPartition(self.name, 0, 0)])
+            consumer.assign([TopicPartition(self.name, 0, min(self.sent))])
             while max(found, default=-1) < max(self.sent):
                 message = consumer.poll(60)
                 assert message is not None, sorted(found)[-3:]
