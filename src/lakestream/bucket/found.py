@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
-from lakestream.bucket.rebuilding import Fate, FoundSection
+from lakestream.bucket.evidence import Fate, FoundSection
 from lakestream.catalog.files import version_of
 from lakestream.catalog.sealed import checksum_in
 from lakestream.errors import CorruptObject, ObjectMissing

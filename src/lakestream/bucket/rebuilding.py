@@ -23,44 +23,24 @@ from lakestream.bucket.doubtful import (
     transaction_of,
     with_nothing_open,
 )
+from lakestream.bucket.evidence import Evidence, Fate, FoundSection, told_by_mark
 from lakestream.bucket.gaps import Candidate, KnownBatches, Placement, Waiting, accept, fill, remember
 from lakestream.errors import StorageError
 from lakestream.metadata.log.commit import (
-    SEQUENCE_GAP,
+    AWAITED,
     UNKNOWN_PRODUCER,
     Batch,
     batch_at,
     closed_epoch,
-    remembered_offset,
+    end_of,
+    refusal_of,
 )
 from lakestream.metadata.log.head import Extent, Head, ProducerState
 from lakestream.model import StreamPartition
 from lakestream.objects import Buffer
 from lakestream.records import crc32c
 from lakestream.records.batches import walk
-from lakestream.wal import MAIN_STORE, Placed, Span
-
-
-@dataclass(frozen=True, slots=True)
-class FoundSection:
-    """One partition's part of a WAL object. `order`: what is known of its time, then its session and flush."""
-
-    object_key: str
-    span: Span
-    order: tuple[int, str, int]
-    generation: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Fate:
-    """What receipts say of a section. `whole`: they speak of every byte of it."""
-
-    placed: tuple[Placed, ...]
-    whole: bool
-
-    def is_below(self, frontier: int) -> bool:
-        """Whether all of the section that was in the log is in the table."""
-        return self.whole and all(each.base_offset + each.record_count <= frontier for each in self.placed)
+from lakestream.wal import MAIN_STORE
 
 
 @dataclass(slots=True)
@@ -98,13 +78,13 @@ async def rebuild(
     saved = saved or Head()
     forgotten = {number: state for number, state in producers.items() if _is_forgotten(state)}
     producers = {number: state for number, state in producers.items() if number not in forgotten}
-    evidence = _Evidence(producers)
+    evidence = Evidence(producers)
     for section in sorted(sections, key=lambda each: each.order):
         span, fate = section.span, fates.get(section.object_key)
         data = bytes(await read(section.object_key, span.position, span.length))
         if crc32c(data) == span.checksum:
             batches = [batch_at(info, span.position, transaction_of(info)) for info in walk(data)]
-            evidence.take(section, batches, _told_by_mark(saved, section, batches) or fate)
+            evidence.take(section, batches, told_by_mark(saved, section, batches) or fate)
         elif fate is None or not fate.is_below(frontier):
             raise StorageError(
                 f"{section.object_key} is damaged, and the log needs its bytes from {span.position} to"
@@ -112,8 +92,10 @@ async def rebuild(
             )
     evidence.use_remembered(frontier)
     rebuilt = Rebuilt(producers=dict(producers), next_offset=frontier)
-    work = _Work(partition, rebuilt, read, places, saved, Doubts(frontier))
     known = sorted(evidence.known)
+    work = _Work(
+        partition, rebuilt, read, places, saved, Doubts(frontier), knows_table=_reach(saved, known) >= frontier
+    )
     end = saved.next_offset
     transactional = len(producers_in(evidence.batches(), producers))
     while True:
@@ -140,23 +122,13 @@ async def rebuild(
     return work.rebuilt
 
 
-def _told_by_mark(saved: Head, section: FoundSection, batches: Sequence[Batch]) -> Fate | None:
-    """What a saved head says of the last flush of a session, batch by batch: as good as a receipt."""
-    _, session, flush = section.order
-    mark = saved.sessions.get(session)
-    if mark is None or (mark.flush, mark.generation, len(mark.batches)) != (flush, section.generation, len(batches)):
-        return None
-    placed: list[Placed] = []
-    for batch, told in zip(batches, mark.batches, strict=True):
-        if told.refusal:
-            continue
-        last = placed[-1] if placed else None
-        if last is not None and last.position + last.length == batch.position:
-            count, length = last.record_count + batch.record_count, last.length + batch.length
-            placed[-1] = Placed(last.base_offset, count, last.position, length)
-        else:
-            placed.append(Placed(told.base_offset, batch.record_count, batch.position, batch.length))
-    return Fate(tuple(placed), whole=True)
+def _reach(saved: Head, known: Sequence[KnownBatches]) -> int:
+    """To which offset it is known who appended what: by saved rows, and from there on by objects."""
+    at = saved.next_offset
+    for each in known:
+        if each.base_offset <= at:
+            at = max(at, each.end_offset)
+    return at
 
 
 def _is_forgotten(state: ProducerState) -> bool:
@@ -173,81 +145,6 @@ def _close_again(producers: dict[int, ProducerState], number: int, saved: Produc
 
 
 @dataclass(slots=True)
-class _Evidence:
-    """What is known of single batches. `repeated`: records of sections without receipt that are known elsewhere, or
-    known to be nowhere.
-    `again`: the candidates and those repeats, which are in the log a second time if their producer's row had expired
-    between the attempts."""
-
-    producers: dict[int, ProducerState]
-    known: list[KnownBatches] = field(default_factory=list)
-    candidates: list[Candidate] = field(default_factory=list)
-    again: list[Candidate] = field(default_factory=list)
-    repeated: int = 0
-
-    def batches(self) -> Iterable[Batch]:
-        yield from (batch for each in self.known for batch in each.batches)
-        yield from (batch for each in self.candidates for batch in each.batches)
-
-    def take(self, section: FoundSection, batches: Sequence[Batch], fate: Fate | None) -> None:
-        rest = list(batches)
-        for place in () if fate is None else fate.placed:
-            # Receipts of WAL format 2 tell only where a section begins: it is taken for whole.
-            start, end = place.position, place.position + place.length
-            is_whole = place.length < 0
-            inside = tuple(each for each in rest if is_whole or start <= each.position < end)
-            rest = [each for each in rest if not is_whole and not start <= each.position < end]
-            if inside:
-                self.known.append(KnownBatches(place.base_offset, section.object_key, inside))
-        if rest and (fate is None or not fate.whole):
-            _, session, flush = section.order
-            found = Candidate(section.object_key, session, flush, tuple(rest), generation=section.generation)
-            self.candidates.append(found)
-
-    def use_remembered(self, frontier: int) -> None:
-        """Saved states tell the offsets of each producer's last batches, as good as a receipt, and which epochs never
-        had one. And a batch that is known to lie somewhere lies nowhere else: other attempts at it were refused."""
-        receipted = {_identity(batch) for each in self.known for batch in each.batches if batch.producer_id >= 0}
-        placed = set(receipted)
-        candidates, self.candidates = self.candidates, []
-        for candidate in candidates:
-            elsewhere, used, remembered = set(), set(), []
-            for batch in candidate.batches:
-                state = self.producers.get(batch.producer_id)
-                if _never_landed(state, batch):
-                    elsewhere.add(batch.position)
-                    self.repeated += batch.record_count
-                    continue
-                offset = remembered_offset(state, batch)
-                is_known = batch.producer_id >= 0 and _identity(batch) in placed
-                if not is_known and offset is None:
-                    continue
-                elsewhere.add(batch.position)
-                if offset is not None and _identity(batch) not in receipted:
-                    remembered.append((batch.position, offset))
-                # What is remembered below the frontier is in the table, which has a receipt of another attempt.
-                if is_known or offset is None or offset < frontier:
-                    self.repeated += batch.record_count
-                else:
-                    placed.add(_identity(batch))
-                    used.add(batch.position)
-                    self.known.append(KnownBatches(offset, candidate.object_key, (batch,)))
-            self.again.append(replace(candidate, elsewhere=frozenset(used)))
-            candidate = replace(candidate, elsewhere=frozenset(elsewhere), remembered=tuple(remembered))
-            if candidate.unplaced:
-                self.candidates.append(candidate)
-
-
-def _never_landed(state: ProducerState | None, batch: Batch) -> bool:
-    """Its epoch was closed before anything of it was in the log, while the producer's row had not expired."""
-    return state is not None and state.epoch == batch.producer_epoch and not state.runs and state.closed == SEQUENCE_GAP
-
-
-def _identity(batch: Batch) -> tuple[int, int, int]:
-    return batch.producer_id, batch.producer_epoch, batch.base_sequence
-
-
-@dataclass(slots=True)
 class _Work:
     partition: StreamPartition
     rebuilt: Rebuilt
@@ -255,6 +152,8 @@ class _Work:
     places: Callable[[str], tuple[str, ...]]
     saved: Head
     doubts: Doubts
+    knows_table: bool
+    """Whether the saved states, with what objects tell, know all that the table has."""
     is_known_to_end: bool = True
     """Whether what was placed ends where the log ended when rows were saved, or has not come there yet. If it goes
     beyond, something else was in the log: then nothing is left out because all of it is placed."""
@@ -301,8 +200,24 @@ class _Work:
     async def append(self, candidates: list[Candidate]) -> None:
         """Behind the end, by the newest states. Objects may come in another order than they were committed in: what
         has others before it waits for them, unless nothing else is left."""
-        while await self._append_next(candidates):
+        while await self._append_next(candidates) or self._forget_one(candidates):
             pass
+
+    def _forget_one(self, candidates: Sequence[Candidate]) -> bool:
+        """Forgets a producer's state that may end before records of the table, for the sake of a batch that follows
+        them. What of the epoch comes before that batch is then neither next nor a duplicate: nobody is told a lie."""
+        if self.knows_table:
+            return False
+        waiting = Waiting(candidates)
+        for batch in (batch for candidate in candidates for batch in candidate.unplaced):
+            state = self.rebuilt.producers.get(batch.producer_id)
+            if state is None or (state.runs and end_of(state.runs[-1]) > self.doubts.frontier):
+                continue
+            refused = refusal_of(state, batch)
+            if refused is not None and refused.refusal == AWAITED and not waiting.has_earlier(batch):
+                del self.rebuilt.producers[batch.producer_id]
+                return True
+        return False
 
     async def _append_next(self, candidates: list[Candidate]) -> bool:
         if self.rebuilt.next_offset < self.saved.next_offset:

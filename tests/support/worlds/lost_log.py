@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from lakestream.bucket.rebuilding import Fate, FoundSection, Rebuilt, rebuild
+from lakestream.bucket.evidence import Fate, FoundSection
+from lakestream.bucket.rebuilding import Rebuilt, rebuild
 from lakestream.metadata.log.commit import Offer, batch_at, decide
 from lakestream.metadata.log.head import Accepted, Head, ProducerState
 from lakestream.model import StreamPartition

@@ -9,7 +9,7 @@ from support.clients.batches import batch as build_batch
 from support.clients.records import parse
 from support.worlds.lost_log import GENERATION, LostLog, numbered
 
-from lakestream.bucket.rebuilding import Fate, FoundSection
+from lakestream.bucket.evidence import Fate, FoundSection
 from lakestream.errors import StorageError
 from lakestream.metadata.log.commit import SEQUENCE_GAP, UNKNOWN_PRODUCER
 from lakestream.metadata.log.head import ProducerState

@@ -7,7 +7,8 @@ from support.clients.batches import batch as build_batch
 from support.clients.records import parse
 
 from lakestream.bucket.doubtful import transaction_of
-from lakestream.bucket.rebuilding import Fate, FoundSection, Rebuilt, rebuild
+from lakestream.bucket.evidence import Fate, FoundSection
+from lakestream.bucket.rebuilding import Rebuilt, rebuild
 from lakestream.errors import StorageError
 from lakestream.metadata.log.commit import Offer, batch_at, decide
 from lakestream.metadata.log.ending import decide_end

@@ -1,4 +1,4 @@
-"""Rebuilt logs of producers whose epoch was closed, where nothing tells of it."""
+"""Rebuilt logs where less is known of producers than the log knew: closed epochs, rows that were saved too early."""
 
 import pytest
 from support.clients.batches import batch as build_batch
@@ -35,3 +35,29 @@ async def test_batches_of_an_epoch_that_was_closed_in_an_object_that_is_gone_fil
     assert log.read(rebuilt) == log.records == {0: b"zero", 1: b"one", 2: b"two"}
     assert rebuilt.producers[1].closed == SEQUENCE_GAP
     assert rebuilt.left_out == 2
+
+
+async def test_what_follows_records_that_left_the_wal_since_rows_were_saved_is_kept() -> None:
+    """They are in the table, their object is collected, and the saved row of their producer ends before them."""
+    log = LostLog()
+    log.commit(log.put("a", numbered(1, 0, b"zero")))
+    saved, head = dict(log.producers), log.head
+    log.commit(log.put("a", numbered(1, 1, b"one", b"two")))
+    log.sections, log.fates = [], {}
+    follows = log.put("b", numbered(1, 4, b"four"), time_ms=2), log.put("c", numbered(1, 3, b"three"), time_ms=3)
+    for section in reversed(follows):
+        log.commit(section, receipt=False)
+    rebuilt = await log.rebuild(frontier=3, saved=saved, head=head)
+    assert log.read(rebuilt) == {3: b"three", 4: b"four"}
+    [run] = rebuilt.producers[1].runs
+    assert (rebuilt.producers[1].lowest_sequence, run.last_sequence) == (3, 4), "what came before is nobody's duplicate"
+
+
+async def test_what_had_no_predecessor_stays_out_where_all_is_known() -> None:
+    log = LostLog()
+    log.commit(log.put("a", numbered(1, 0, b"zero")))
+    saved, head = dict(log.producers), log.head
+    log.commit(log.put("b", build_batch(b"one")))
+    log.commit(log.put("c", numbered(1, 2, b"overtook")), receipt=False)
+    rebuilt = await log.rebuild(frontier=2, saved=saved, head=head)
+    assert (log.read(rebuilt), rebuilt.left_out) == ({}, 1)
