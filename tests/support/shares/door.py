@@ -18,7 +18,13 @@ from support.clients.wire import Client, server_of, span
 from support.fakes.loops import run
 from support.worlds.brokers import BrokerWorld
 
-HEARTBEAT, DESCRIBE, FETCH, ACKNOWLEDGE, OFFSETS, ALTER, DELETE = 76, 77, 78, 79, 90, 91, 92
+HEARTBEAT = 76
+DESCRIBE = 77
+FETCH = 78
+ACKNOWLEDGE = 79
+OFFSETS = 90
+ALTER = 91
+DELETE = 92
 GROUPS = GroupSettings(share_auto_offset_reset="earliest", lease_ttl_ms=1_000)
 
 

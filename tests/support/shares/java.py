@@ -28,6 +28,7 @@ public class ShareMember {
         }
         var bytes = new ByteArrayDeserializer();
         var stopping = new java.util.concurrent.atomic.AtomicBoolean();
+        var polls = new HashMap<Long, Integer>();
         Thread reader = new Thread(() -> {
             try { while (System.in.read() >= 0) { } } catch (java.io.IOException gone) { }
             stopping.set(true);
@@ -52,10 +53,10 @@ public class ShareMember {
                         consumer.acknowledge(record, odd ? AcknowledgeType.REJECT : AcknowledgeType.ACCEPT);
                     if (how.equals("hang")) { Thread.sleep(3_600_000); }
                     if (how.equals("renew")) {
-                        consumer.acknowledge(record, AcknowledgeType.RENEW);
+                        boolean goesOn = polls.merge(record.offset(), 1, Integer::sum) <= 4;
+                        consumer.acknowledge(record, goesOn ? AcknowledgeType.RENEW : AcknowledgeType.ACCEPT);
                         consumer.commitSync();
-                        Thread.sleep(1_500);
-                        consumer.acknowledge(record, AcknowledgeType.ACCEPT);
+                        Thread.sleep(goesOn ? 800 : 0);
                     }
                 }
                 if (how.equals("accept")) consumer.commitSync();
@@ -64,7 +65,10 @@ public class ShareMember {
         say("S");
     }
 
-    static synchronized void say(String line) { System.out.println(line); System.out.flush(); }
+    static synchronized void say(String line) {
+        System.out.println(System.nanoTime() + " " + line);
+        System.out.flush();
+    }
 }
 """
 WAIT_S = 40.0
@@ -77,19 +81,25 @@ class ShareMember:
     process: "subprocess.Popen[str]"
     got: list[tuple[int, int, int]] = field(default_factory=list)
     acked: list[tuple[int, int]] = field(default_factory=list)
+    got_at: list[tuple[float, int, int, int]] = field(default_factory=list)
+    acked_at: list[tuple[float, int, int]] = field(default_factory=list)
+    """The same with the time, by a clock that all processes of the machine have."""
     failed: list[tuple[int, int, str]] = field(default_factory=list)
     is_ready: bool = False
 
     def listen(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            kind, *rest = line.split()
+            at, kind, *rest = line.split()
+            at_s = int(at) / 1e9
             if kind == "R":
                 self.is_ready = True
             elif kind == "G":
                 self.got.append((int(rest[0]), int(rest[1]), int(rest[2])))
+                self.got_at.append((at_s, *self.got[-1]))
             elif kind == "A":
                 self.acked.append((int(rest[0]), int(rest[1])))
+                self.acked_at.append((at_s, *self.acked[-1]))
             elif kind == "E":
                 self.failed.append((int(rest[0]), int(rest[1]), rest[2]))
 

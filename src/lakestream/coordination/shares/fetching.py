@@ -193,6 +193,9 @@ class ShareFetcher:
 
         try:
             told = await each.live.change(change)
+        except Conflict:
+            # Somebody deleted the row: the next look begins it anew.
+            return None
         except LakestreamError as error:
             return SharedRecords(each.asked, error=error)
         each.is_told()
