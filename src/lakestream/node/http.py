@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 
 import uvicorn
 
@@ -12,7 +12,7 @@ from lakestream.access import ALLOW_ALL
 from lakestream.catalog.engines.catalog import EngineCatalog
 from lakestream.catalog.engines.opening import InsertOpener
 from lakestream.catalog.engines.streams.wish import StreamDefaults
-from lakestream.errors import Unavailable
+from lakestream.errors import NamespaceExists, Unavailable
 from lakestream.frontier.lag import LagReader, TopicLag
 from lakestream.http import create_app
 from lakestream.http.rest.door import RestDoor
@@ -20,6 +20,7 @@ from lakestream.metadata.brokers import Brokers
 from lakestream.metadata.feed import Feed
 from lakestream.metadata.names.pointers import Pointers
 from lakestream.metadata.topics.list import Topics
+from lakestream.metadata.topics.tables import DEFAULT_NAMESPACE
 from lakestream.metrics import HttpMetrics, RestMetrics
 from lakestream.node.fresh import open_freshener, watch_fresh
 from lakestream.node.inserting import OpenedTables, open_inserter
@@ -56,6 +57,9 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
             inserter = await stack.enter_async_context(
                 open_inserter(backends, catalog, freshener, settings.stream.max_batch_bytes)
             )
+            # Some engines make tables only where they see a namespace.
+            with suppress(NamespaceExists, Unavailable):
+                await Pointers(backends.store).create_namespace(DEFAULT_NAMESPACE, {})
         engines = make_engines(backends, catalog, listed(place.locations), inserter)
         if freshener is not None:
             opened = OpenedTables(freshener, InsertOpener(engines.commits), Pointers(backends.store), topics)

@@ -54,7 +54,6 @@ async def test_the_stream_of_a_lost_cluster_goes_on_from_its_table(tmp_path: Pat
         remains.unlink()
     await join_bucket(load(None, {}, {"data_dir": str(tmp_path)}))
     with file_world(tmp_path) as new, engine(new) as rest:
-        rest.create_namespace("default")
         rest.register_table("default.orders", left)
         new.create("orders", 2, lakestream_table_name="default.orders")
         new.produce("orders", ["d"])

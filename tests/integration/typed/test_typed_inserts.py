@@ -2,6 +2,7 @@
 them."""
 
 import json
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -9,11 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from confluent_kafka.schema_registry import Schema as ValueSchema
 from confluent_kafka.schema_registry import SchemaRegistryClient
-from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import ForbiddenError
@@ -22,12 +23,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
+from support.schemas import odd
 from support.schemas.avro import framed
 from support.schemas.typed import ORDER
 from support.worlds.doors import duck
 from support.worlds.embedded import Embedded
 
-from lakestream.table.shape import KIND_RAW, KIND_TOMBSTONE, KIND_TYPED
+from lakestream.table.shape import KIND_RAW, KIND_TOMBSTONE, KIND_TYPED, SYSTEM_NAMES
 
 WAIT_S = 30
 LINE_FIELDS = [("item", pa.string()), ("count", pa.int64())]
@@ -294,3 +296,23 @@ def http_catalog(door: str) -> Iterator[RestCatalog]:
     catalog = RestCatalog("lake", uri=f"{door}/iceberg")
     yield catalog
     catalog.close()
+
+
+def test_rows_of_another_stream_are_the_same_values(
+    broker: Embedded, door: str, registry: SchemaRegistryClient
+) -> None:
+    """INSERT INTO … SELECT, of all that is unusual."""
+    source, copy = make_topic(broker, "schema_id"), make_topic(broker, "schema_id")
+    write = AvroSerializer(registry, json.dumps(odd.schema(plain=30)))
+    register(registry, copy, odd.schema(plain=30))
+    dice = random.Random(4)
+    sent = [write(odd.value(dice, plain=30), SerializationContext(source, MessageField.VALUE)) for _ in range(20)]
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for value in sent:
+        producer.produce(source, value)
+    assert producer.flush(WAIT_S) == 0
+    with duck(door) as engine:
+        engine.execute(f"SELECT * FROM lake.default.{source} LIMIT 0")
+        names = ", ".join(f'"{column[0]}"' for column in engine.description if column[0] not in SYSTEM_NAMES)
+        engine.execute(f"INSERT INTO lake.default.{copy} ({names}) SELECT {names} FROM lake.default.{source}")
+    assert sorted(values(broker, copy, 20)) == sorted(sent)  # type: ignore[type-var]

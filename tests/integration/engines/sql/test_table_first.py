@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -18,6 +19,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import DayTransform, TruncateTransform
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 from support.schemas.typed import TypedTopic, closing
+from support.worlds.doors import duck as opened_duck
+from support.worlds.doors import http_door
+from support.worlds.embedded import embedded
 from support.worlds.source import Node, source_node
 
 from lakestream.table.shape import KIND_TYPED
@@ -212,3 +216,12 @@ def test_files_come_into_the_owners_partitions(
     topic.check_fetched()
     assert {file.spec_id for file in topic.view().files} == {2, 3}, "files of an earlier spec stay as they are"
     assert {file.place[0] for file in topic.view().files if file.spec_id == 3} == {20_000, 20_001}
+
+
+def test_the_first_table_of_a_cluster(tmp_path: Path) -> None:
+    """Nothing was there before, not even a namespace that somebody made."""
+    with embedded(tmp_path) as broker, http_door(tmp_path) as door, opened_duck(door) as engine:
+        engine.execute("CREATE TABLE lake.default.orders (id BIGINT) WITH ('lakestream.stream'='true')")
+        topics = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=30).topics
+        assert "orders" in topics
+        assert engine.execute("SELECT count(*) FROM lake.default.orders").fetchall() == [(0,)]
