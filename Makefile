@@ -22,18 +22,19 @@ TRINO_JARS := $(CURDIR)/.cache/trino
 STORE_TOOLS := $(CURDIR)/.cache/store-tools
 REGISTRY_JARS := $(CURDIR)/.cache/registries
 ECOSYSTEM_JARS := $(CURDIR)/.cache/ecosystem
+FLIGHT_JARS := $(CURDIR)/.cache/flight
 JAVA = JAVA_HOME=$$($(BIN)/python tools/ensure_java.py)
 TEST_ENV = LAKESTREAM_KAFKA_LIBS=$(KAFKA_LIBS) LAKESTREAM_SPARK_JARS=$$(echo $(SPARK_JARS)/*.jar) \
   LAKESTREAM_NESSIE_JARS=$(NESSIE_JARS) LAKESTREAM_HIVE_JARS=$(HIVE_JARS) LAKESTREAM_SPARK_S3_JARS=$(SPARK_S3_JARS) \
   LAKESTREAM_YARN_JARS=$(YARN_JARS) LAKESTREAM_TRINO_JARS=$(TRINO_JARS) \
   LAKESTREAM_STORE_TOOLS=$(STORE_TOOLS) LAKESTREAM_REGISTRY_JARS=$(REGISTRY_JARS) \
-  LAKESTREAM_ECOSYSTEM_JARS=$(ECOSYSTEM_JARS)
+  LAKESTREAM_ECOSYSTEM_JARS=$(ECOSYSTEM_JARS) LAKESTREAM_FLIGHT_JARS=$(FLIGHT_JARS)
 PYTEST_ARGS ?=
 # Tests wait for servers and leases more than they compute: more workers than cores.
 WORKERS ?= 4
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup
 
-.PHONY: help up demo-agent check test test-all compat bench simulate lint lock format jars nessie-jar registry-jars ecosystem-jars hive-jars \
+.PHONY: help up demo-agent check test test-all compat bench simulate lint lock format jars nessie-jar registry-jars flight-jars ecosystem-jars hive-jars \
   spark-s3-jars yarn-jars trino-jars kit-jars store-tools kcat oxia clean
 
 help: ## Show this list
@@ -55,7 +56,7 @@ KERNELS := $(wildcard src/lakestream/records/*.py src/lakestream/records/kernels
 	@$(BIN)/python -c 'from lakestream import records; from lakestream.schemas import codecs; records.warm_up(); codecs.warm_up()'
 	@mkdir -p .cache && touch $@
 
-up: .cache/kernels ## Start brokers, HTTP door and pipeline (KAFKA_PORT, HTTP_PORT, DATA, BROKERS, BIND, KAFKA_ADVERTISED …)
+up: .cache/kernels ## Start brokers, HTTP door and pipeline (KAFKA_PORT, HTTP_PORT, FLIGHT_PORT, DATA, BROKERS, BIND, KAFKA_ADVERTISED …)
 	@$(BIN)/python tools/ensure_java.py --optional >/dev/null
 	@exec $(BIN)/lakestream up
 
@@ -84,6 +85,9 @@ registry-jars: .venv/.complete
 
 ecosystem-jars: .venv/.complete
 	@$(JAVA) && export JAVA_HOME && $(BIN)/python tools/fetch_jars.py ecosystem $(ECOSYSTEM_JARS)
+
+flight-jars: .venv/.complete
+	@$(JAVA) && export JAVA_HOME && $(BIN)/python tools/fetch_jars.py flight $(FLIGHT_JARS)
 
 hive-jars: .venv/.complete
 	@$(JAVA) && export JAVA_HOME && $(BIN)/python tools/fetch_jars.py hive $(HIVE_JARS)
@@ -129,7 +133,7 @@ store-tools: # S3, Google's and Azure's store on this machine: two need Go, Azur
 test: .cache/kernels lint jars nessie-jar kcat ## Everything a change must pass
 	$(JAVA) $(TEST_ENV) LAKESTREAM_EXAMPLES_SHARE=0.5 $(PYTEST) -m "not slow" $(PYTEST_ARGS)
 
-test-all: .cache/kernels lint jars nessie-jar kcat registry-jars ecosystem-jars hive-jars spark-s3-jars yarn-jars trino-jars kit-jars store-tools oxia ## The same, and the slow tests
+test-all: .cache/kernels lint jars nessie-jar kcat registry-jars flight-jars ecosystem-jars hive-jars spark-s3-jars yarn-jars trino-jars kit-jars store-tools oxia ## The same, and the slow tests
 	$(JAVA) $(TEST_ENV) LAKESTREAM_RCK_JARS=$(KIT_JARS) $(PYTEST) $(PYTEST_ARGS)
 
 compat: .cache/kernels jars ## Apache Kafka's admin tools, and the same requests to us and to a real Kafka

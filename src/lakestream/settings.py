@@ -61,6 +61,14 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Whether engines that ask for them get the S3 keys of this process. Whoever reaches the door gets them then."""
 
 
+class FlightSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the HTTP door's process answers clients of Arrow Flight SQL."""
+
+    host: str = "127.0.0.1"
+    port: int | None = None
+    """None: nowhere."""
+
+
 class MonitorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where a broker or a pipeline tells how it is: /metrics, /health, /ready. The HTTP door does so itself."""
 
@@ -95,6 +103,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """auto, text, or json: one object a line with time, level, logger, process, message and what failed."""
     broker: BrokerSettings = BrokerSettings()
     http: HttpSettings = HttpSettings()
+    flight: FlightSettings = FlightSettings()
     monitor: MonitorSettings = MonitorSettings()
     spark: SparkSettings = SparkSettings()
     stream: StreamSettings = StreamSettings()

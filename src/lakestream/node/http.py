@@ -22,6 +22,7 @@ from lakestream.metadata.names.pointers import Pointers
 from lakestream.metadata.topics.list import Topics
 from lakestream.metadata.topics.tables import DEFAULT_NAMESPACE
 from lakestream.metrics import HttpMetrics, RestMetrics
+from lakestream.node.flight import open_flight
 from lakestream.node.fresh import open_freshener, watch_fresh
 from lakestream.node.inserting import OpenedTables, open_inserter
 from lakestream.node.monitoring.readiness import Readiness
@@ -79,9 +80,10 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
         tables = EngineCatalog(engines, topics, ALLOW_ALL, for_streams, defaults)
         queries = mcp = None
         if settings.query.workers:
-            queries, mcp = await stack.enter_async_context(
+            queries, asked, mcp = await stack.enter_async_context(
                 open_queries(settings.query, backends, catalog, tables, freshener)
             )
+            await stack.enter_async_context(open_flight(settings.flight, queries, asked))
 
         streams = await stack.enter_async_context(open_streams(settings, backends))
         rest = RestDoor(

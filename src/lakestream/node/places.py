@@ -4,7 +4,7 @@ import os
 
 from lakestream.errors import RequestError
 from lakestream.runtime import is_everywhere, parse_host_port
-from lakestream.settings import BrokerSettings, HttpSettings
+from lakestream.settings import BrokerSettings, FlightSettings, HttpSettings
 
 
 def advertised(place: BrokerSettings | HttpSettings, variable: str) -> tuple[str, int]:
@@ -22,7 +22,7 @@ def advertised(place: BrokerSettings | HttpSettings, variable: str) -> tuple[str
     return place.host, place.port
 
 
-def taken(place: BrokerSettings | HttpSettings, error: OSError, variable: str) -> RequestError:
+def taken(place: BrokerSettings | HttpSettings | FlightSettings, error: OSError, variable: str) -> RequestError:
     # The event loop puts a sentence of its own in the place of the system's words.
     why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
     return RequestError(

@@ -38,7 +38,7 @@ async def open_queries(
     catalog: TableCatalog,
     engines: EngineCatalog,
     freshener: TableFreshener | None,
-) -> AsyncIterator[tuple[Queries, McpDoor]]:
+) -> AsyncIterator[tuple[Queries, Tables, McpDoor]]:
     """`freshener`: None where this process commits nothing."""
     lake = Lake(
         backends.store,
@@ -75,7 +75,7 @@ async def open_queries(
     mcp = McpDoor(StreamTools(queries, Exploring(tables, queries)))
     try:
         async with mcp.running():
-            yield queries, mcp
+            yield queries, tables, mcp
     finally:
         await processes.close()
 

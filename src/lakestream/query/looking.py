@@ -143,6 +143,16 @@ class Tables:
         """The topics that the caller may describe, in order of their names."""
         return self._catalog.visible_topics(principal, await self._topics.list(), lambda topic: topic.name)
 
+    async def names(self, principal: Principal) -> list[TableName]:
+        """Of all tables that the caller may describe, those of streams that have no rows yet among them, in order."""
+        found = {table_name(topic.name, topic.options.table_name) for topic in await self.listed(principal)}
+        waiting: list[tuple[str, ...]] = [()]
+        while waiting:
+            for namespace in await self._catalog.namespaces(principal, waiting.pop()):
+                waiting.append(namespace)
+                found |= {TableName(namespace, each) for each in await self._catalog.tables(principal, namespace)}
+        return sorted(found, key=lambda name: (name.namespace, name.name))
+
     async def stream(self, principal: Principal, name: str) -> Found:
         """A stream by the name of its topic or its table. Raises `UnknownTable`, `NotAuthorized`."""
         *namespace, last = name.split(".")

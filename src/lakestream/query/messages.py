@@ -81,6 +81,8 @@ class Examined(msgspec.Struct, frozen=True, array_like=True, tag=True):
     local_names: tuple[str, ...]
     """Names that the query gives to parts of itself."""
     volatile: tuple[str, ...]
+    parameters: tuple[str, ...] = ()
+    """Numbers or names, as the query has them, in order."""
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -16,7 +16,8 @@ from lakestream.errors import NoLongerThere, QueryLimit, QueryRefused, RequestEr
 from lakestream.metadata.names.rows import TableName
 from lakestream.metadata.topics.tables import DEFAULT_NAMESPACE
 from lakestream.metrics import QueryMetrics
-from lakestream.query.citations import TOKEN_BYTES, Citation, CitedTable, as_token, check, signed
+from lakestream.query.citations import Citation, CitedTable, check, signed
+from lakestream.query.held import HeldAnswers
 from lakestream.query.looking import Found, Seen, Tables
 from lakestream.query.messages import (
     AnswerFormat,
@@ -63,6 +64,7 @@ class Queries:
         self._cluster = cluster
         self._key = key
         self._metrics = metrics
+        self.held: Final = HeldAnswers(settings.answers_bytes)
 
     @property
     def settings(self) -> QuerySettings:
@@ -75,6 +77,12 @@ class Queries:
             as_of.check()
         with self._metrics.measure():
             return await self._within(question, self._ask(principal, question))
+
+    async def parameters(self, text: str) -> tuple[str, ...]:
+        """What the query calls its parameters, in its order: numbers, or names."""
+        _check_size(text, self._settings)
+        async with self._processes.one() as process:
+            return (await _examined(process, text)).parameters
 
     async def replay(
         self, principal: Principal, citation: Citation, form: AnswerFormat = AnswerFormat.JSON
@@ -108,7 +116,7 @@ class Queries:
             ) from None
 
     async def _ask(self, principal: Principal, question: Question, cited: Citation | None = None) -> QueryAnswer:
-        _check_size(question, self._settings)
+        _check_size(question.query, self._settings)
         time = dt.datetime.fromtimestamp(self._clock.now_ms() / 1000, dt.UTC).isoformat(timespec="milliseconds")
         async with self._processes.one() as process:
             examined = await _examined(process, question.query)
@@ -141,10 +149,7 @@ class Queries:
             repeatable=not examined.volatile,
             digest=f"sha256:{done.digest}",
         )
-        citation = signed(citation, self._key)
-        if question.format is not AnswerFormat.JSON and len(as_token(citation)) > TOKEN_BYTES:
-            raise RequestError("the citation of this answer is too long for a header: ask for the format json")
-        return QueryAnswer(done.columns, done.body, citation)
+        return QueryAnswer(done.columns, done.body, signed(citation, self._key))
 
     async def _found(self, principal: Principal, examined: Examined) -> dict[NamedTable, Found]:
         """The tables by what the query calls them. A name may be of a part of the query instead."""
@@ -232,8 +237,8 @@ def _cited(seen: Seen, done: Done) -> CitedTable:
     return seen.cited if done.since is None else msgspec.structs.replace(seen.cited, since=done.since)
 
 
-def _check_size(question: Question, settings: QuerySettings) -> None:
-    size_bytes = len(question.query.encode(errors="replace"))
+def _check_size(text: str, settings: QuerySettings) -> None:
+    size_bytes = len(text.encode(errors="replace"))
     if size_bytes > settings.query_bytes:
         raise QueryRefused(f"a query has at most {settings.query_bytes} bytes, and this one has {size_bytes}")
 

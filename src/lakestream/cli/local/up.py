@@ -39,6 +39,10 @@ def up(
     http_advertised: Annotated[
         str, typer.Option(envvar="HTTP_ADVERTISED", help="host:port at which engines reach the catalog.")
     ] = "",
+    flight_port: Annotated[
+        int | None,
+        typer.Option(envvar="FLIGHT_PORT", min=1, max=65535, help="Port for clients of Arrow Flight SQL; else none."),
+    ] = None,
     monitor_port: Annotated[
         int | None,
         typer.Option(
@@ -86,10 +90,12 @@ def up(
         )
         for index in range(brokers)
     ]
-    http = door("HTTP door", "http", http_port, _checked(http_advertised), "http")
+    flight = () if flight_port is None else ("--flight-port", str(flight_port))
+    http = door("HTTP door", "http", http_port, _checked(http_advertised), "http", *flight)
     spark = child("pipeline", "pipeline", "pipeline", *monitor(brokers), *(("--master", master) if master else ()))
+    facts = [] if flight_port is None else [("Flight SQL", f"grpc://{format_host_port(bind, flight_port)}")]
     with lock_folder(data):
-        status = asyncio.run(run_parts(Greeting(data, kafka, [http], spark if pipeline else None), started))
+        status = asyncio.run(run_parts(Greeting(data, kafka, [http], spark if pipeline else None, facts), started))
     raise typer.Exit(status)
 
 

@@ -18,6 +18,9 @@ def http(
     advertised: Annotated[
         str | None, typer.Option(help="host:port at which engines reach it; without it, where it listens.")
     ] = None,
+    flight_port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port for clients of Arrow Flight SQL; without it, none.")
+    ] = None,
     config: Config = None,
     ready_fd: ReadyFd = None,
 ) -> None:
@@ -26,4 +29,5 @@ def http(
     Spark, DuckDB, PyIceberg, Trino … find every topic there as the table default.<topic>.
     """
     named = {"data_dir": data and str(data), "http.host": host, "http.port": port, "http.advertised": advertised}
+    named |= {"flight.host": host, "flight.port": flight_port}
     serve(run_http, config, named, ready_fd, "http")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -11,11 +12,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from lakestream.errors import Overloaded
+from lakestream.errors import RequestError
 from lakestream.http.identity import principal_of
 from lakestream.http.sql.errors import answered
 from lakestream.http.sql.requests import SentCitation, SentQuery, accepted, body_of
 from lakestream.query.citations import TOKEN_BYTES, as_token
+from lakestream.query.held import HeldAnswers
 from lakestream.query.messages import AnswerFormat
 from lakestream.query.queries import Queries
 from lakestream.query.questions import QueryAnswer
@@ -34,7 +36,7 @@ _READ_S: Final = 60.0
 class SqlRoutes:
     def __init__(self, queries: Queries) -> None:
         self._queries = queries
-        self._held = _Held(queries.settings.answers_bytes)
+        self._held = queries.held
 
     def routes(self) -> list[Route]:
         return [
@@ -55,45 +57,30 @@ class SqlRoutes:
         return self._told(answer, form)
 
     def _told(self, answer: QueryAnswer, form: AnswerFormat) -> Response:
-        """Raises `Overloaded`."""
+        """Raises `Overloaded`, and `RequestError` if there is no place for the citation."""
         body = _with_facts(answer) if form is AnswerFormat.JSON else answer.body
         token = as_token(answer.citation)
+        if form is not AnswerFormat.JSON and len(token) > TOKEN_BYTES:
+            raise RequestError("the citation of this answer is too long for a header: ask for the format json")
         headers = {CITATION: token} if len(token) <= TOKEN_BYTES else {}
         self._held.check(len(body))
         return _Told(body, self._held, media_type=_TYPES[form], headers=headers)
 
 
-class _Held:
-    """Bytes of answers that clients have not taken yet."""
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
-        self.size_bytes = 0
-
-    def check(self, more_bytes: int) -> None:
-        if self.size_bytes + more_bytes > self._most_bytes:
-            raise Overloaded("other clients have not read their answers yet: ask again later")
-
-
 class _Told(Response):
-    def __init__(self, body: bytes, held: _Held, *, media_type: str, headers: dict[str, str]) -> None:
+    def __init__(self, body: bytes, held: HeldAnswers, *, media_type: str, headers: dict[str, str]) -> None:
         super().__init__(body, media_type=media_type, headers=headers)
         self._held = held
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         body = memoryview(self.body)
-        self._held.size_bytes += len(body)
-        try:
+        with self._held.holding(len(body)), suppress(TimeoutError):
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             for start in range(0, max(len(body), 1), _PIECE_BYTES):
                 piece = bytes(body[start : start + _PIECE_BYTES])
                 more = start + _PIECE_BYTES < len(body)
                 async with asyncio.timeout(_READ_S):
                     await send({"type": "http.response.body", "body": piece, "more_body": more})
-        except TimeoutError:
-            return
-        finally:
-            self._held.size_bytes -= len(body)
 
 
 def _with_facts(answer: QueryAnswer) -> bytes:

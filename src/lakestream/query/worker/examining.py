@@ -72,6 +72,7 @@ def examine(text: str) -> Examined:
     tables: set[NamedTable] = set()
     local_names: set[str] = set()
     volatile: set[str] = set()
+    parameters: dict[str, None] = {}
     table_functions: set[int] = set()
     for node in _nodes(_parsed(text)):
         kind = node.get("type")
@@ -93,9 +94,16 @@ def examine(text: str) -> Examined:
                 raise QueryRefused(f"the function {name} is not for queries: they read tables, and nothing else here")
             if name in _VOLATILE:
                 volatile.add(name)
+        if kind == "VALUE_PARAMETER":
+            parameters[str(node.get("identifier", ""))] = None
         if kind == "RECURSIVE_CTE_NODE":
             local_names.add(str(node.get("cte_name", "")).lower())
-    return Examined(tuple(sorted(tables)), tuple(sorted(local_names)), tuple(sorted(volatile)))
+    asked = sorted(parameters, key=_place)
+    return Examined(tuple(sorted(tables)), tuple(sorted(local_names)), tuple(sorted(volatile)), tuple(asked))
+
+
+def _place(parameter: str) -> tuple[int, str]:
+    return (int(parameter), "") if parameter.isdigit() else (0, parameter)
 
 
 def _parsed(text: str) -> Any:
