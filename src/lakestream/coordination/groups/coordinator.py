@@ -21,12 +21,12 @@ from lakestream.coordination.groups.configured import ConfiguredGroups
 from lakestream.coordination.groups.consumer.group import ConsumerGroup, ConsumerState
 from lakestream.coordination.groups.consumer.model import JOINS, Beat, Beaten
 from lakestream.coordination.groups.consumer.topics import NO_TOPICS, KnownTopics
-from lakestream.coordination.groups.converting import Machine
+from lakestream.coordination.groups.converting import Machine, new_share_group
 from lakestream.coordination.groups.keeping import state_of
 from lakestream.coordination.groups.leases import Held
 from lakestream.coordination.groups.model import GroupError, Join, Joined, Sync, Synced
 from lakestream.coordination.groups.settling import Settler, answering, check, now_ms
-from lakestream.coordination.groups.share.group import ShareGroup, ShareGroupState
+from lakestream.coordination.groups.share.group import ShareGroup, ShareGroupState, problem_of
 from lakestream.coordination.groups.sweeping import Sweeper
 from lakestream.coordination.groups.transactional import TransactionalCommits
 from lakestream.coordination.groups.watching import TopicWatch
@@ -211,7 +211,11 @@ class GroupCoordinator:
 
     async def beat(self, group: str, heartbeat: Beat, *, shares: bool = False) -> Beaten:
         """A heartbeat of the newer protocol, or of a share group. One that changes nothing writes nothing."""
-        if not group:
+        if shares:
+            problem = "" if group else "a group has a name"
+            if problem := problem or problem_of(heartbeat):
+                return Beaten(GroupError.INVALID_REQUEST, message=problem)
+        elif not group:
             return Beaten(GroupError.INVALID_NAME, message="a group has a name")
         joins = heartbeat.epoch == JOINS
         if joins and heartbeat.gets_id and not heartbeat.member_id:
@@ -365,18 +369,28 @@ class GroupCoordinator:
                 await self._leases.give_back(held)
         return GroupError.NONE
 
-    async def while_empty(self, group: str, work: Callable[[], Awaitable[None]]) -> GroupError:
+    async def while_empty(
+        self, group: str, work: Callable[[], Awaitable[None]], *, creates: bool = False
+    ) -> GroupError:
         """Does something to a share group that has no members, and none comes meanwhile."""
-        held = await self._existing(group)
+        held = await (self._leases.open(group) if creates else self._existing(group))
         if held is None:
             return GroupError.UNKNOWN_GROUP
         async with held.lock:
             check(held)
-            if not isinstance(held.machine, ShareGroup):
+            found = held.machine
+            if creates and isinstance(found, Group) and not await committed_offsets(self._store, group):
+                found = new_share_group(found, self._settings) or found
+            if not isinstance(found, ShareGroup):
                 return GroupError.UNKNOWN_GROUP
-            if held.machine.members:
+            if found.members:
                 return GroupError.NOT_EMPTY
             await work()
+            check(held)
+            if found is not held.machine:
+                held.machine = found
+                found.bump()
+                await self._settler.settle(held)
         return GroupError.NONE
 
     def _new_member_id(self, request: Join) -> str:

@@ -1,10 +1,11 @@
 """How far share groups are, looked at and set by operators. Only a group without members can be set."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from uuid import UUID
 
 from lakestream.access import Authorizer, Operation, Principal, ResourceKind, check
-from lakestream.coordination.groups import GroupCoordinator, GroupError, ShareGroup
+from lakestream.coordination.groups import GroupCoordinator, GroupError
 from lakestream.coordination.shares.model import GroupPartition, ShareRules
 from lakestream.coordination.shares.ranges import lapsed, open_records
 from lakestream.errors import LakestreamError
@@ -30,12 +31,12 @@ class ShareOffsets:
         self._authorizer = authorizer
         self._coordinator = coordinator
 
-    async def partitions(self, principal: Principal, group: str) -> list[StreamPartition] | GroupError:
-        """Those that the group has begun with."""
+    async def topics(self, principal: Principal, group: str) -> list[UUID]:
+        """Those in which the group has begun."""
         check(self._authorizer, principal, Operation.DESCRIBE, ResourceKind.GROUP, group)
-        if not isinstance(await self._coordinator.describe(group), ShareGroup):
-            return GroupError.UNKNOWN_GROUP
-        return await share_partitions(self._engine.store, group)
+        await self._coordinator.describe(group)
+        begun = await share_partitions(self._engine.store, group)
+        return list(dict.fromkeys(topic_id for topic_id, _ in begun))
 
     async def describe(
         self, principal: Principal, group: str, partitions: Sequence[StreamPartition]
@@ -64,17 +65,22 @@ class ShareOffsets:
         async def set_all() -> None:
             await asyncio.gather(*(self._set(SharePartitionKey(group, each), at) for each, at in offsets.items()))
 
-        return await self._coordinator.while_empty(group, set_all)
+        return await self._coordinator.while_empty(group, set_all, creates=True)
 
-    async def delete(self, principal: Principal, group: str, wanted: Callable[[StreamPartition], bool]) -> GroupError:
-        """The group begins anew in those of its partitions."""
+    async def delete(
+        self, principal: Principal, group: str, topic_ids: Collection[UUID]
+    ) -> tuple[GroupError, Collection[UUID]]:
+        """The group begins anew in these topics. With those in which it had begun."""
         check(self._authorizer, principal, Operation.DELETE, ResourceKind.GROUP, group)
+        gone: list[StreamPartition] = []
 
         async def forget() -> None:
-            begun: Collection[StreamPartition] = await share_partitions(self._engine.store, group)
-            await forget_shares(self._engine.store, group, [each for each in begun if wanted(each)])
+            begun = await share_partitions(self._engine.store, group)
+            gone.extend(each for each in begun if each.topic_id in topic_ids)
+            await forget_shares(self._engine.store, group, gone)
 
-        return await self._coordinator.while_empty(group, forget)
+        error = await self._coordinator.while_empty(group, forget)
+        return error, {each.topic_id for each in gone}
 
     async def _set(self, key: SharePartitionKey, offset: int) -> None:
         while True:

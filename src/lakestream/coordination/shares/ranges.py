@@ -141,7 +141,7 @@ def fault_of(acks: Sequence[Ack], *, renews: bool) -> str:
     """What is wrong with acknowledgements whatever the records' state; empty: nothing."""
     before = -1
     for first, last, types in acks:
-        if first > last or first <= before:
+        if first > last or first < before:
             return f"offsets {first} to {last} come after {before}"
         if not types or len(types) not in (1, last - first + 1):
             return f"{len(types)} types for offsets {first} to {last}"
@@ -155,8 +155,11 @@ def fault_of(acks: Sequence[Ack], *, renews: bool) -> str:
 
 def acknowledge(state: ShareState, member: str, acks: Sequence[Ack], rules: ShareRules, now_ms: int) -> Acknowledged:
     """All of them or none. Of what lies before the start nothing is to be said any more."""
-    walk = Walk(state.ranges)
+    walk, before = Walk(state.ranges), -1
     for first, last, types in acks:
+        if first == before:
+            return Acknowledged(state, AckOutcome(AckError.INVALID_STATE, f"record {first} is named twice"))
+        before = last
         if last >= max(state.end, state.start):
             return Acknowledged(
                 state, AckOutcome(AckError.INVALID_REQUEST, f"record {last} was not delivered to anybody")

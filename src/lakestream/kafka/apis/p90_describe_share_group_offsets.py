@@ -5,21 +5,19 @@ that are. Without topics, of all that the group has begun with and the caller ma
 has asked for the partition yet: -1.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from lakestream.access import Operation
-from lakestream.coordination.groups import GroupError
 from lakestream.coordination.shares import GroupPartition
-from lakestream.errors import LakestreamError, UnknownStream
+from lakestream.errors import LakestreamError, NotAuthorized
 from lakestream.kafka.apis.api import Context, Reply, api
-from lakestream.kafka.errors import code_of, coordinator_code, group_code
+from lakestream.kafka.errors import code_of, coordinator_code
 from lakestream.kafka.wire.writing import Fields
 from lakestream.metadata.topics.list import Topic
 from lakestream.model import StreamPartition
-from lakestream.stream import TopicKey
 
 
 async def handle(context: Context, request: Any) -> Reply:
@@ -29,40 +27,32 @@ async def handle(context: Context, request: Any) -> Reply:
 async def _group(context: Context, group: Any) -> Fields:
     name = group.group_id
     try:
-        begun = await context.shares.offsets.partitions(context.principal, name)
-        if isinstance(begun, GroupError):
-            return _refused(name, group_code(begun), f"group {name} is no share group")
+        begun = await context.shares.offsets.topics(context.principal, name)
+        names = begun if group.topics is None else [topic.topic_name for topic in group.topics]
+        found = await context.streams.find(context.principal, Operation.DESCRIBE, names)
         if group.topics is None:
-            asked: Mapping[TopicKey, list[int]] = {
-                topic_id: [index for each, index in begun if each == topic_id] for topic_id, _ in begun
-            }
+            known = [topic for topic in found.values() if isinstance(topic, Topic)]
+            topics = [await _topic(context, name, topic, range(topic.partitions)) for topic in known]
         else:
-            asked = {topic.topic_name: list(topic.partitions) for topic in group.topics}
-        found = await context.streams.find(context.principal, Operation.DESCRIBE, asked)
-        topics = []
-        for key, indexes in asked.items():
-            topic = found[key]
-            if isinstance(topic, Topic):
-                topics.append(await _topic(context, name, topic, indexes))
-            elif group.topics is not None:
-                topics.append(_unknown(str(key), indexes, topic))
+            topics = [await _asked(context, name, asked, found[asked.topic_name]) for asked in group.topics]
     except LakestreamError as error:
         return _refused(name, coordinator_code(error), str(error))
     return {"group_id": name, "topics": topics, "error_message": None}
 
 
-async def _topic(context: Context, group: str, topic: Topic, indexes: list[int]) -> Fields:
-    there = [StreamPartition(topic.topic_id, index) for index in indexes if 0 <= index < topic.partitions]
-    described = {
-        each.partition.index: each for each in await context.shares.offsets.describe(context.principal, group, there)
-    }
-    missing = UnknownStream(f"topic {topic.name} has no such partition")
+async def _asked(context: Context, group: str, asked: Any, topic: Topic | LakestreamError) -> Fields:
+    if isinstance(topic, Topic):
+        return await _topic(context, group, topic, asked.partitions)
+    return _nowhere(asked, topic)
+
+
+async def _topic(context: Context, group: str, topic: Topic, indexes: Iterable[int]) -> Fields:
+    partitions = [StreamPartition(topic.topic_id, index) for index in indexes]
+    described = await context.shares.offsets.describe(context.principal, group, partitions)
     return {
         "topic_name": topic.name,
         "topic_id": topic.topic_id,
-        "partitions": [
-            _partition(described[index]) if index in described else _missing(index, missing) for index in indexes
-        ],
+        "partitions": [_partition(each) for each in described],
     }
 
 
@@ -76,18 +66,15 @@ def _partition(each: GroupPartition) -> Fields:
     }
 
 
-def _unknown(name: str, indexes: list[int], error: LakestreamError) -> Fields:
-    return {"topic_name": name, "topic_id": None, "partitions": [_missing(index, error) for index in indexes]}
-
-
-def _missing(index: int, error: LakestreamError) -> Fields:
+def _nowhere(asked: Any, error: LakestreamError) -> Fields:
+    """Of a topic that there is not a group has nothing, which is no error."""
+    code = code_of(error) if isinstance(error, NotAuthorized) else ErrorCode.none
+    message = str(error) if code else None
+    told = {"start_offset": -1, "leader_epoch": 0, "lag": -1, "error_code": code, "error_message": message}
     return {
-        "partition_index": index,
-        "start_offset": -1,
-        "leader_epoch": 0,
-        "lag": -1,
-        "error_code": code_of(error),
-        "error_message": str(error),
+        "topic_name": asked.topic_name,
+        "topic_id": None,
+        "partitions": [{"partition_index": index, **told} for index in asked.partitions],
     }
 
 

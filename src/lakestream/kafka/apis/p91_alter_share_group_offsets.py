@@ -1,7 +1,8 @@
 """AlterShareGroupOffsets, v0.
 
-Sets from where on a share group goes on, whatever it has had. NON_EMPTY_GROUP while it has members, GROUP_ID_NOT_FOUND
-of any other kind of group. Partitions that are not there are told so, the others are set.
+Sets from where on a share group goes on, whatever it has had, and makes the group if there is none. NON_EMPTY_GROUP
+while it has members, GROUP_ID_NOT_FOUND of any other kind of group. Partitions that are not there are told so, the
+others are set.
 """
 
 from typing import Any

@@ -14,6 +14,7 @@ from lakestream.coordination.groups import Beat, Beaten, GroupError, ShareGroup
 from lakestream.coordination.groups.consumer.members import each_of
 from lakestream.coordination.groups.consumer.topics import KnownTopics
 from lakestream.coordination.groups.share.assigning import assign_shared
+from lakestream.coordination.groups.share.group import problem_of
 from lakestream.coordination.settings import GroupSettings
 
 
@@ -52,10 +53,10 @@ def test_partitions_are_dealt_out_and_shared_when_there_are_too_few() -> None:
 def test_epochs_and_names() -> None:
     stage = Stage(share_max_members=2)
     assert stage.beat("a", 3).error is GroupError.UNKNOWN_MEMBER
-    assert stage.beat("", 0).error is GroupError.INVALID_REQUEST
-    assert stage.beat("x" * 37, 0).error is GroupError.INVALID_REQUEST
-    assert stage.beat("a", -2).error is GroupError.INVALID_REQUEST
-    assert stage.group.heartbeat(Beat("a", 0, "c", "h"), stage.topics, 0).error is GroupError.INVALID_REQUEST
+    assert problem_of(Beat("a", 0, "c", "h", topics=("t",))) == ""
+    for member, epoch, topics in (("", 0, ("t",)), ("x" * 37, 0, ("t",)), ("a", -2, None), ("a", 0, None)):
+        assert problem_of(Beat(member, epoch, "c", "h", topics=topics))
+    assert problem_of(Beat("a", 1, "c", "h", rack_id=""))
     stage.beat("a")
     stage.beat("b")
     assert stage.beat("c").error is GroupError.GROUP_FULL
@@ -158,17 +159,12 @@ def test_operators_look_set_and_forget() -> None:
         await member.acknowledge(topic, (0, 4, (1, 1, 2, 1, 1)))
         asked = {"groups": [{"group_id": "g", "topics": None}, {"group_id": "none", "topics": None}]}
         ours, nobodys = (await member.client.ask(OFFSETS, 1, asked)).groups
-        assert nobodys.error_code == ErrorCode.group_id_not_found
-        [row] = ours.topics[0].partitions
-        assert (row.partition_index, row.start_offset, row.lag) == (0, 2, 6)
+        assert nobodys.topics == ()
+        rows = [(each.partition_index, each.start_offset, each.lag) for each in ours.topics[0].partitions]
+        assert rows == [(0, 2, 6), (1, -1, -1)]
         wanted = [{"topic_name": "t", "partitions": [0, 1, 9]}, {"topic_name": "no", "partitions": [0]}]
         [group] = (await member.client.ask(OFFSETS, 1, {"groups": [{"group_id": "g", "topics": wanted}]})).groups
-        assert [(each.start_offset, each.error_code) for each in group.topics[0].partitions] == [
-            (2, ErrorCode.none),
-            (-1, ErrorCode.none),
-            (-1, ErrorCode.unknown_topic_or_partition),
-        ]
-        assert group.topics[1].partitions[0].error_code == ErrorCode.unknown_topic_or_partition
+        assert [each.start_offset for topic in group.topics for each in topic.partitions] == [2, -1, -1, -1]
         alter = {
             "group_id": "g",
             "topics": [{"topic_name": "t", "partitions": [{"partition_index": 0, "start_offset": 8}]}],
@@ -181,13 +177,19 @@ def test_operators_look_set_and_forget() -> None:
         other = await door.member("other")
         assert acquired(await other.fetch(topic)) == [(8, 9, 1)]
         assert (await member.client.ask(DELETE, 0, delete)).error_code == ErrorCode.none
+        told = (await member.client.ask(DELETE, 0, delete)).responses
+        assert told[0].error_code == ErrorCode.unknown_topic_or_partition, "there is nothing any more"
         third = await door.member("third")
         assert acquired(await third.fetch(topic)) == [(0, 9, 1)]
         gone = await member.client.ask(42, 2, {"groups_names": ["g"]})
         assert gone.results[0].error_code == ErrorCode.none
         [group] = (await member.client.ask(OFFSETS, 1, {"groups": [{"group_id": "g", "topics": None}]})).groups
-        assert group.error_code == ErrorCode.group_id_not_found
+        assert group.topics == ()
         assert not await door.engine.store.shards("share/", "share0")
+        assert (await member.client.ask(DELETE, 0, delete)).error_code == ErrorCode.group_id_not_found
+        assert (await member.client.ask(ALTER, 0, alter)).error_code == ErrorCode.none, "it is there from now on"
+        listed = await member.client.ask(16, 5, {"states_filter": (), "types_filter": ("share",)})
+        assert [(each.group_id, each.group_state) for each in listed.groups] == [("g", "Empty")]
 
     with_doors(test)
 

@@ -94,6 +94,8 @@ def test_acknowledgements_count_all_or_none() -> None:
     mixed = [Ack(0, 1, (1,)), Ack(3, 4, (1,))]
     told = acknowledge(state, "a", mixed, RULES, 2)
     assert (told.state, told.outcome.error) == (state, AckError.INVALID_REQUEST)
+    twice = acknowledge(state, "a", [Ack(0, 1, (1,)), Ack(1, 2, (1,))], RULES, 2)
+    assert (twice.state, twice.outcome.error) == (state, AckError.INVALID_STATE)
     state, outcome = accepted(state, "a", 0, 3, 1, 2, 3, 0)
     assert outcome.error is None
     assert [each.state for each in records(state).values()] == [0, 4, 4]
@@ -129,7 +131,7 @@ def test_a_group_that_was_set_back_is_not_taken_past_what_it_was_set_to() -> Non
         ([], True),
         ([Ack(0, 3, (1,)), Ack(4, 5, (1, 2))], True),
         ([Ack(3, 2, (1,))], False),
-        ([Ack(0, 3, (1,)), Ack(3, 5, (1,))], False),
+        ([Ack(0, 3, (1,)), Ack(2, 5, (1,))], False),
         ([Ack(0, 3, ())], False),
         ([Ack(0, 3, (1, 1))], False),
         ([Ack(0, 0, (5,))], False),

@@ -74,9 +74,7 @@ class ShareGroup:
     # Heartbeats
 
     def heartbeat(self, beat: Beat, topics: KnownTopics, now_ms: float) -> Beaten:
-        problem = problem_of(beat)
-        if problem:
-            return Beaten(GroupError.INVALID_REQUEST, message=problem)
+        """Of one that fits together (`problem_of`)."""
         member = self.members.get(beat.member_id)
         if member is None and beat.epoch != JOINS:
             return Beaten(GroupError.UNKNOWN_MEMBER, message=f"member {beat.member_id} is not in the group")
