@@ -14,6 +14,7 @@ class RestClient:
     """`http` for what is not of this cluster."""
 
     def __init__(self, door: str, prefix: str = "/kafka") -> None:
+        self.door = door
         self.http = httpx.Client(base_url=door, timeout=60)
         [cluster] = self.http.get(f"{prefix}/v3/clusters").json()["data"]
         self.cluster_id: str = cluster["cluster_id"]

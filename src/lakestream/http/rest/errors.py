@@ -102,6 +102,9 @@ def answered(handler: Handler) -> Handler:
             return refusal(fault)
         except HTTPException as error:
             return refusal(Fault(error.status_code, error.detail))
+        except Exception as error:
+            _log.error("a request failed", exc_info=error)
+            return refusal(Fault(50002, "nobody foresaw this: the log of the HTTP door has the details"))
 
     return told
 

@@ -10,6 +10,8 @@ from lakestream.http.rest.answers import JSON, ErrorAnswer
 from lakestream.http.rest.endpoints import NUMBER, NUMBERS, TEXT, Endpoint, Query
 
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
+_TEXTS: Final = ("application/x-ndjson", "text/event-stream")
+_LINES: Final = {"type": "string"}
 _REF: Final = "#/components/schemas/{name}"
 _SUMMARY: Final = (
     "Topics, records and consumer groups of this cluster: version 3 and 2 of the API that REST clients of Kafka know, "
@@ -44,11 +46,7 @@ def _operation(endpoint: Endpoint, body: Any, answer: Any) -> dict[str, Any]:
     error = {"description": "Refused", "content": {JSON: {"schema": {"$ref": _REF.format(name="ErrorAnswer")}}}}
     told: dict[str, Any] = {"description": "Done"}
     if answer is not None:
-        texts = {"type": "string"}
-        told["content"] = {
-            kind: {"schema": answer if kind.endswith("json") and "nd" not in kind else texts}
-            for kind in endpoint.answers
-        }
+        told["content"] = {kind: {"schema": _LINES if kind in _TEXTS else answer} for kind in endpoint.answers}
     operation: dict[str, Any] = {
         "operationId": endpoint.handler.__name__,
         "summary": endpoint.summary,

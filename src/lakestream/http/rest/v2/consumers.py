@@ -1,6 +1,7 @@
 """Version 2: `/consumers/<group>`: consumers that live at this door, and what they read and commit."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -13,11 +14,12 @@ from lakestream.errors import NotAuthorized, Unavailable
 from lakestream.http.identity import principal_of
 from lakestream.http.rest.answers import nothing
 from lakestream.http.rest.endpoints import Endpoint, Query
-from lakestream.http.rest.errors import RestError
+from lakestream.http.rest.errors import BAD_REQUEST, RestError
 from lakestream.http.rest.reading.showing import RecordShower
 from lakestream.http.rest.requests import body_of, optional_body_of, query_number
 from lakestream.http.rest.v2.instances import BEGINNING, END, ConsumerInstance, Instances, InstanceSettings
 from lakestream.http.rest.v2.media import EMBEDDED, FORMATS, V2, accepts_format, told
+from lakestream.metadata.topics.list import check_name
 from lakestream.metrics import RestMetrics
 from lakestream.runtime import Runtime, format_host_port
 from lakestream.stream import Streams
@@ -148,7 +150,11 @@ class ConsumersV2:
             at("POST", "/positions", self.v2_seek, "Go on from there", PartitionOffsets),
             at("POST", "/positions/beginning", self.v2_seek_beginning, "From the first offset", PartitionNames),
             at("POST", "/positions/end", self.v2_seek_end, "From the last offset", PartitionNames),
-            at("POST", "/offsets", self.v2_commit, "Commit these, or all that was read", PartitionOffsets),
+            replace(
+                at("POST", "/offsets", self.v2_commit, "Commit these, or all that was read", PartitionOffsets),
+                status=200,
+                is_body_required=False,
+            ),
             at("GET", "/offsets", self.v2_committed, "What is committed", PartitionNames, PartitionOffsets),
             Endpoint(
                 "GET",
@@ -192,6 +198,8 @@ class ConsumersV2:
             topics: Sequence[str] = [f"^{sent.topic_pattern.removeprefix('^')}"]
         else:
             topics = sent.topics or ()
+            for name in topics:
+                check_name(name)
             await self._check_topics(principal_of(request), topics)
         async with instance.lock:
             if topics:
@@ -222,8 +230,10 @@ class ConsumersV2:
 
     async def v2_seek(self, request: Request) -> Response:
         instance, sent = self._instance(request), await body_of(request, PartitionOffsets)
+        for each in sent.offsets:
+            _check_place(each)
         async with instance.lock:
-            instance.seek([(each.topic, each.partition, max(0, each.offset)) for each in sent.offsets])
+            instance.seek([(each.topic, each.partition, each.offset) for each in sent.offsets])
         return nothing()
 
     async def v2_seek_beginning(self, request: Request) -> Response:
@@ -241,6 +251,8 @@ class ConsumersV2:
     async def v2_commit(self, request: Request) -> Response:
         """The offset of a record that was processed: what is committed is the one after it, as in Confluent's."""
         instance, sent = self._instance(request), await optional_body_of(request, PartitionOffsets)
+        for each in () if sent is None else sent.offsets:
+            _check_place(each)
         offsets = None if sent is None else [(each.topic, each.partition, each.offset + 1) for each in sent.offsets]
         async with instance.lock:
             await instance.commit(offsets)
@@ -303,9 +315,17 @@ class ConsumersV2:
 
 def _places(sent: PartitionNames) -> list[tuple[str, int]]:
     for each in sent.partitions:
-        if not 0 <= each.partition < 1 << 31:
-            raise RestError(40402, "Partition not found.")
+        _check_place(each)
     return [(each.topic, each.partition) for each in sent.partitions]
+
+
+def _check_place(sent: PartitionName | PartitionOffset) -> None:
+    """Raises `RestError`, `InvalidName`."""
+    check_name(sent.topic)
+    if not 0 <= sent.partition < 1 << 31:
+        raise RestError(40402, "Partition not found.")
+    if isinstance(sent, PartitionOffset) and not 0 <= sent.offset < (1 << 63) - 1:
+        raise RestError(BAD_REQUEST, f"there is no offset {sent.offset}")
 
 
 def _settings(sent: SentInstance) -> InstanceSettings:

@@ -12,11 +12,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
 from lakestream.access import Principal
 from lakestream.errors import Overloaded
-from lakestream.http.rest.errors import RestError
+from lakestream.http.rest.errors import BAD_REQUEST, RestError
 from lakestream.metrics import RestMetrics
 
 _log = logging.getLogger(__name__)
@@ -33,6 +33,7 @@ _STOP_S: Final = 3.0
 _NOT_FOUND: Final = 40403
 _EXISTS: Final = 40902
 _ILLEGAL_STATE: Final = 40903
+_AWAY: Final = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._WAIT_COORD)
 T = TypeVar("T")
 
 
@@ -99,7 +100,7 @@ class ConsumerInstance:
                 _ILLEGAL_STATE, "Illegal state: Subscription to topics and partitions are mutually exclusive"
             )
         self._forget()
-        self.assigned = [TopicPartition(*each) for each in partitions]
+        self.assigned = self._call(lambda: [TopicPartition(*each) for each in partitions])
         self._call(lambda: self._consumer.assign(self.assigned))
 
     def assignment(self) -> list[tuple[str, int]]:
@@ -115,7 +116,10 @@ class ConsumerInstance:
                 )
             self._waiting = [each for each in self._waiting if (each.topic(), each.partition()) != (topic, partition)]
             self._given.pop((topic, partition), None)
-            self._call(partial(self._consumer.seek, TopicPartition(topic, partition, offset)))
+            self._call(partial(self._seek, topic, partition, offset))
+
+    def _seek(self, topic: str, partition: int, offset: int) -> None:
+        self._consumer.seek(TopicPartition(topic, partition, offset))
 
     async def records(self, max_bytes: int, wait_ms: int) -> list[Any]:
         """What there is within the time, at most so many bytes and one record more. To be told to the instance as
@@ -160,11 +164,11 @@ class ConsumerInstance:
         """None: behind all that was given."""
         wanted = [(*place, offset) for place, offset in self._given.items()] if offsets is None else offsets
         if wanted:
-            partitions = [TopicPartition(*each) for each in wanted]
+            partitions = self._call(lambda: [TopicPartition(*each) for each in wanted])
             await self._aside(lambda: self._consumer.commit(offsets=partitions, asynchronous=False))
 
     async def committed(self, partitions: Sequence[tuple[str, int]]) -> list[tuple[str, int, int, str]]:
-        asked = [TopicPartition(*each) for each in partitions]
+        asked = self._call(lambda: [TopicPartition(*each) for each in partitions])
         found = await self._aside(lambda: self._consumer.committed(asked, timeout=_BROKER_S))
         return [(each.topic, each.partition, each.offset, each.metadata or "") for each in found if each.offset >= 0]
 
@@ -178,8 +182,10 @@ class ConsumerInstance:
     def _call(self, work: Callable[[], T]) -> T:
         try:
             return work()
+        except (ValueError, TypeError, OverflowError) as error:
+            raise RestError(BAD_REQUEST, f"Kafka error: {error}") from error
         except (KafkaException, RuntimeError) as error:
-            raise RestError(50002, f"Kafka error: {error}") from error
+            raise RestError(_code(error), f"Kafka error: {error}") from error
 
     async def _aside(self, work: Callable[[], T]) -> T:
         return await asyncio.to_thread(self._call, work)
@@ -243,6 +249,16 @@ class Instances:
 
     def _count(self) -> None:
         self._metrics.consumers.set(len(self._known))
+
+
+def _code(error: KafkaException | RuntimeError) -> int:
+    """Whether somebody asked for what cannot be, or a broker could not be reached in time."""
+    known = error.args[0] if error.args else None
+    if not isinstance(known, KafkaError):
+        return 50002
+    if known.code() in (KafkaError._INVALID_ARG, KafkaError._UNKNOWN_PARTITION, KafkaError.INVALID_TOPIC_EXCEPTION):
+        return BAD_REQUEST
+    return 50003 if known.retriable() or known.code() in _AWAY else 50002
 
 
 def _is_record(message: Any) -> bool:
