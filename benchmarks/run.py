@@ -35,6 +35,7 @@ PARTS = (
     "commits",
     "fresh",
     "asking",
+    "rest",
     "memory",
     "topics",
     "stores",

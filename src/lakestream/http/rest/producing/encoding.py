@@ -12,7 +12,7 @@ import msgspec
 from lakestream.access import Principal
 from lakestream.errors import LakestreamError
 from lakestream.http.rest.errors import NOT_JSON, Fault, RestError, fault_of
-from lakestream.http.rest.producing.schemas import DataSchema, ProduceSchemas, needs_schema
+from lakestream.http.rest.producing.schemas import DataSchema, ProduceSchemas
 from lakestream.http.rest.producing.sent import SentData, SentHeader, SentRecord
 from lakestream.records.building import PlainRecord
 from lakestream.runtime import Runtime
@@ -45,7 +45,7 @@ class RecordEncoder:
         now_ms = self._runtime.clock.now_ms()
         known: dict[int, DataSchema | Fault] = {}
         for each in sent:
-            if isinstance(each, SentRecord):
+            if isinstance(each, SentRecord) and (_is_typed(each.key) or _is_typed(each.value)):
                 await self._learn(principal, topic, each, known)
         work = partial(_all_encoded, sent, known, now_ms)
         return await self._runtime.off_loop(work) if known else work()
@@ -55,11 +55,15 @@ class RecordEncoder:
     ) -> None:
         """The schemas of its key and value, by where those are."""
         for data, is_key in ((sent.key, True), (sent.value, False)):
-            if data is not None and data.type not in _PLAIN and needs_schema(data):
+            if data is not None and _is_typed(data):
                 try:
                     known[id(data)] = await self._schemas.find(principal, topic, data, is_key=is_key)
                 except (LakestreamError, RestError) as error:
                     known[id(data)] = fault_of(error)
+
+
+def _is_typed(data: SentData | None) -> bool:
+    return data is not None and data.type not in _PLAIN
 
 
 def _all_encoded(
@@ -86,6 +90,9 @@ def _data(sent: SentData | None, known: dict[int, DataSchema | Fault]) -> tuple[
     """Raises `RestError`, `InvalidRecords`, `InvalidSchema`."""
     if sent is None:
         return None, None
+    if sent.type == "JSON":
+        text = bytes(sent.data)
+        return (None if text == _NULL else text), None
     schema = known.get(id(sent))
     if isinstance(schema, Fault):
         raise RestError(schema.code, schema.message)

@@ -1,6 +1,7 @@
 """What is told of a record in version 3: where it is, or why it is nowhere."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 import msgspec
 
@@ -57,6 +58,7 @@ def reported(
     )
 
 
+@lru_cache(maxsize=1024)
 def iso_time(time_ms: int) -> str | None:
     """None: no time, or none that a calendar has."""
     try:

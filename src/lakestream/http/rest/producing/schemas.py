@@ -122,7 +122,3 @@ def _check(sent: SentData) -> None:
         raise RestError(NOT_JSON, "Only one of 'subject_name_strategy' or 'subject' can be used.")
     if sent.subject_name_strategy not in (None, *_STRATEGIES):
         raise RestError(NOT_JSON, f"subject_name_strategy is one of {', '.join(_STRATEGIES)}")
-
-
-def needs_schema(sent: SentData) -> bool:
-    return sent.type is None or sent.type not in ("JSON", "STRING", "BINARY")

@@ -37,6 +37,9 @@ class ObjectSplitter(Generic[T]):
         rest = self._rest
         found: list[T | Fault] = []
         rest += data
+        if self._in_lines and not self._depth:
+            self._at = 0
+            found += self._lines()
         start = 0
         while not self.is_broken:
             if not self._depth:
@@ -65,6 +68,16 @@ class ObjectSplitter(Generic[T]):
             found.append(
                 self._broken(f"Error processing message: a record has more than {self._most_bytes} bytes", 413)
             )
+        return found
+
+    def _lines(self) -> list[T]:
+        """All that are whole, in one go, if each is a line and as it should be; else none."""
+        end = self._rest.rfind(b"\n") + 1
+        try:
+            found = self._decoder.decode_lines(bytes(self._rest[:end])) if end else []
+        except _UNREADABLE:
+            return []
+        del self._rest[:end]
         return found
 
     def finish(self) -> Fault | None:

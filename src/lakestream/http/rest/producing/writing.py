@@ -19,6 +19,8 @@ _BATCH_BYTES: Final = 512 * 1024
 _STICKY_BYTES: Final = 16 * 1024
 """Of records without keys, until the next partition has its turn."""
 _STICKY_TOPICS: Final = 10_000
+_RECORD_BYTES: Final = 64
+"""Of one that is waiting, beside its key, value and headers."""
 
 
 class WrittenRecord(NamedTuple):
@@ -111,11 +113,12 @@ class RecordWriter:
 
     async def take(self, principal: Principal, topic: Topic, wanted: Sequence[WantedRecord | Fault]) -> Taken:
         """Takes them in, in their order within a partition: await one call before the next."""
-        size_bytes = sum(_size(each.record) for each in wanted if isinstance(each, WantedRecord))
+        sizes = [_size(each.record) if isinstance(each, WantedRecord) else 0 for each in wanted]
+        size_bytes = sum(sizes)
         taken = Taken(self, principal, topic, size_bytes)
         self._streams.budget.reserve(size_bytes)
         try:
-            taken.wanted, placed = self._placed(topic, wanted)
+            taken.wanted, placed = self._placed(topic, wanted, sizes)
             taken.parts = await self.append(principal, topic, taken.wanted, placed)
         except BaseException:
             self.release(size_bytes)
@@ -145,48 +148,44 @@ class RecordWriter:
         return [_Part(*share, outcome) for share, outcome in zip(shares, found, strict=True)]
 
     def _placed(
-        self, topic: Topic, wanted: Sequence[WantedRecord | Fault]
+        self, topic: Topic, wanted: Sequence[WantedRecord | Fault], sizes: Sequence[int]
     ) -> tuple[list[WantedRecord | Fault], list[tuple[int, list[int]]]]:
         """The places of the records by partition. One that names a partition which is not there becomes a fault."""
         told: list[WantedRecord | Fault] = list(wanted)
         by_partition: dict[int, list[int]] = {}
-        keyed: list[tuple[int, bytes]] = []
-        chosen: list[int] = [-1] * len(told)
-        for place, each in enumerate(told):
+        keyed: dict[int, bytes] = {}
+        for place, each in enumerate(wanted):
             if isinstance(each, Fault):
                 continue
-            if each.partition is not None:
-                if each.partition >= topic.partitions:
-                    told[place] = fault_of(UnknownStream(f"topic {topic.name} has no partition {each.partition}"))
+            partition, key = each.partition, each.record.key
+            if partition is not None and partition >= topic.partitions:
+                told[place] = fault_of(UnknownStream(f"topic {topic.name} has no partition {partition}"))
+                continue
+            if partition is None:
+                if key is None:
+                    partition = self._next_sticky(topic, sizes[place])
+                else:
+                    keyed[place] = key
                     continue
-                chosen[place] = each.partition
-            elif topic.partitions == 1:
-                chosen[place] = 0
-            elif each.record.key is None:
-                chosen[place] = self._next_sticky(topic, _size(each.record))
-            else:
-                keyed.append((place, each.record.key))
+            by_partition.setdefault(partition, []).append(place)
         if keyed:
-            hashed = partitions_of_keys(binary_of([key for _, key in keyed]), topic.partitions)
-            for (place, _), partition in zip(keyed, hashed.tolist(), strict=True):
-                chosen[place] = partition
-        for place, partition in enumerate(chosen):
-            if partition >= 0 and isinstance(told[place], WantedRecord):
+            hashed = partitions_of_keys(binary_of([*keyed.values()]), topic.partitions)
+            for place, partition in zip(keyed, hashed.tolist(), strict=True):
                 by_partition.setdefault(partition, []).append(place)
-        return told, list(by_partition.items())
+        return told, [(partition, sorted(places)) for partition, places in by_partition.items()]
 
     def _next_sticky(self, topic: Topic, size_bytes: int) -> int:
-        if len(self._sticky) > _STICKY_TOPICS:
-            self._sticky.clear()
+        if topic.partitions == 1:
+            return 0
         partition, had = self._sticky.get(topic.name, (0, 0))
         if had >= _STICKY_BYTES or partition >= topic.partitions:
             partition, had = (partition + 1) % topic.partitions, 0
+            if len(self._sticky) > _STICKY_TOPICS:
+                self._sticky.clear()
         self._sticky[topic.name] = partition, had + size_bytes
         return partition
 
 
 def _size(record: PlainRecord) -> int:
-    size = len(record.key or b"") + len(record.value or b"") + 64
-    for name, value in record.headers:
-        size += len(name) + len(value or b"")
-    return size
+    size = len(record.key or b"") + len(record.value or b"") + _RECORD_BYTES
+    return size + sum(len(name) + len(value or b"") for name, value in record.headers) if record.headers else size

@@ -28,6 +28,7 @@ _TOPIC: Final = "/topics/{topic_name}"
 _PARTITION: Final = f"{_TOPIC}/partitions/{{partition_id}}"
 _KEY_SCHEMA_MISSING: Final = 42201
 _VALUE_SCHEMA_MISSING: Final = 42202
+_PLAIN: Final = ("BINARY", "JSON")
 _NOT_RETRIABLE: Final = 1
 _RETRIABLE: Final = 2
 
@@ -223,7 +224,7 @@ def _facts(topic: Topic, index: int, brokers: list[Broker]) -> PartitionFacts:
 
 def _check_schemas(sent: SentRows, form: str) -> None:
     """Raises `RestError`."""
-    if form in ("BINARY", "JSON"):
+    if form in _PLAIN:
         return
     has_keys = any(bytes(each.key) != b"null" for each in sent.records)
     if has_keys and sent.key_schema is None and sent.key_schema_id is None:
@@ -234,6 +235,9 @@ def _check_schemas(sent: SentRows, form: str) -> None:
 
 
 def _record(row: SentRow, sent: SentRows, form: str, partition: int | None) -> SentRecord:
+    if form in _PLAIN:
+        plain = (None if bytes(each) == b"null" else SentData(each, form) for each in (row.key, row.value))
+        return SentRecord(row.partition if partition is None else partition, None, *plain)
     return SentRecord(
         row.partition if partition is None else partition,
         None,
@@ -245,8 +249,6 @@ def _record(row: SentRow, sent: SentRows, form: str, partition: int | None) -> S
 def _data(data: msgspec.Raw, form: str, schema_id: int | None, schema: str | None) -> SentData | None:
     if bytes(data) == b"null":
         return None
-    if form in ("BINARY", "JSON"):
-        return SentData(data, form)
     return SentData(data, form, schema_id=schema_id, schema=None if schema_id is not None else schema)
 
 

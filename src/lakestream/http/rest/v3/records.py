@@ -20,7 +20,7 @@ from lakestream.errors import LakestreamError
 from lakestream.http.identity import principal_of
 from lakestream.http.rest.answers import JSON
 from lakestream.http.rest.endpoints import Endpoint
-from lakestream.http.rest.errors import INVALID_PAYLOAD, Fault, RestError, fault_json, fault_of
+from lakestream.http.rest.errors import INVALID_PAYLOAD, Fault, RestError, fault_of
 from lakestream.http.rest.life import ClientGone, DoorLife, send_to_client
 from lakestream.http.rest.producing.encoding import RecordEncoder, WantedRecord
 from lakestream.http.rest.producing.reports import RecordReport, reported
@@ -33,12 +33,12 @@ from lakestream.metadata.topics.list import Topic
 from lakestream.metrics import RestMetrics
 from lakestream.stream import Streams
 
+_REPORT: Final = msgspec.json.Encoder()
 _RECORD: Final = msgspec.json.Decoder(SentRecord)
 _IDLE_S: Final = 300.0
 """A stream over which nothing comes for so long is ended."""
 _AT_ONCE: Final = 4
 """Groups of records of one stream that are under way. Their order is kept by the log's own queue."""
-_LINE: Final = b"\r\n"
 _STOPPED: Final = Fault(50303, "this door is being stopped: send what follows again")
 _IDLE: Final = Fault(408, "Streaming connection open for longer than allowed: nothing came. Connection will be closed.")
 _EMPTY: Final = Fault(INVALID_PAYLOAD, "Payload error. Null input provided. Data is required.")
@@ -151,16 +151,15 @@ class RecordRoutes:
 
     async def _told(self, topic: Topic, group: _Group) -> bytes:
         outcomes = group.wanted if group.taken is None else await group.taken.outcomes()
-        lines = []
+        cluster_id = self._streams.cluster_id
+        reports = []
         for datas, wanted, outcome in zip(group.datas, group.wanted, outcomes, strict=True):
             assert not isinstance(outcome, WantedRecord)
-            report = reported(self._streams.cluster_id, topic.name, datas, wanted, outcome)
+            report = reported(cluster_id, topic.name, datas, wanted, outcome)
             if report.message is not None:
                 self._metrics.refused(report.error_code)
-                lines.append(fault_json(Fault(report.error_code, report.message)))
-            else:
-                lines.append(msgspec.json.encode(report))
-        return _LINE.join([*lines, b""])
+            reports.append(report)
+        return _REPORT.encode_lines(reports)
 
 
 class _Producing(Response):
