@@ -238,6 +238,7 @@ def test_members_are_told_with_what_they_read(rest: RestClient, broker: Embedded
     rest.create(topic, 2)
     rest.produce(topic, {"partition_id": 0, "value": text("x")})
     settings = {"bootstrap.servers": broker.bootstrap, "group.id": group, "client.id": "me", "group.protocol": protocol}
+    assert rest.refused("GET", "/consumer-groups/a%2Fb/lags") == (404, 404), "names may have slashes"
     consumer = Consumer(settings | {"auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     try:
@@ -245,7 +246,7 @@ def test_members_are_told_with_what_they_read(rest: RestClient, broker: Embedded
         [member] = rest.call("GET", f"/consumer-groups/{group}/consumers")["data"]
         assert member["client_id"] == "me"
         assert rest.call("GET", f"/consumer-groups/{group}")["type"] == protocol.upper()
-        found = rest.call("GET", f"/consumer-groups/{group}/consumers/{member['consumer_id']}/assignments")["data"]
+        found = rest.http.get(member["assignments"]["related"]).json()["data"]
         assert [(each["topic_name"], each["partition_id"]) for each in found] == [(topic, 0), (topic, 1)]
     finally:
         consumer.close()

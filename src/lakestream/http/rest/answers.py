@@ -1,6 +1,7 @@
 """Answers of version 3 as data: what a resource has in common, and links."""
 
 from typing import Any, Final, Generic, TypeVar
+from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
@@ -50,7 +51,7 @@ class Links:
         self.cluster_id = cluster_id
 
     def path(self, *parts: object) -> str:
-        return "/".join((self.root, self.cluster_id, *map(str, parts)))
+        return "/".join((self.root, self.cluster_id, *(quote(str(part), safe="") for part in parts)))
 
     def to(self, *parts: object) -> Link:
         return Link(self.path(*parts))

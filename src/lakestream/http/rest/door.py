@@ -68,7 +68,8 @@ class RestDoor:
         self._document = openapi(self.endpoints)
 
     def routes(self) -> list[BaseRoute]:
-        routes = [each.route() for each in self.endpoints]
+        longest = sorted(self.endpoints, key=lambda each: -each.path.count("/"))
+        routes = [each.route() for each in longest]
         routes += [Route(path, self.rest_document, methods=["GET"]) for path in DOCUMENTS]
         return [*routes, Mount("/kafka", routes=routes)]
 

@@ -1,5 +1,6 @@
 """An endpoint: its route, and what the served OpenAPI document says of it. Both come from here, so they agree."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -13,6 +14,8 @@ NUMBER: Final = {"type": "integer", "minimum": 0, "maximum": (1 << 31) - 1}
 OFFSET: Final = {"type": "integer", "minimum": 0, "maximum": (1 << 63) - 1}
 TEXT: Final = {"type": "string", "minLength": 1}
 FLAG: Final = {"type": "boolean"}
+_NAME: Final = re.compile(r"\{(consumer_group_id|consumer_id|group_name|instance)\}")
+"""Names that may have slashes in them: what is more specific has to be asked first."""
 NUMBERS: Final = frozenset({"partition_id", "broker_id"})
 
 
@@ -46,4 +49,5 @@ class Endpoint:
     headers: Sequence[Query] = field(default=())
 
     def route(self) -> Route:
-        return Route(self.path, answered(self.handler), methods=[self.method])
+        path = _NAME.sub(r"{\1:path}", self.path)
+        return Route(path, answered(self.handler), methods=[self.method])

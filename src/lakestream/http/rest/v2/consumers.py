@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
@@ -184,7 +185,7 @@ class ConsumersV2:
         self.instances.make(principal, group, name, settings, bootstrap)
         prefix = request.url.path.partition("/consumers/")[0]
         place = f"{request.url.scheme}://{self._advertised or request.url.netloc}{prefix}"
-        return told(MadeInstance(name, f"{place}/consumers/{group}/instances/{name}"))
+        return told(MadeInstance(name, f"{place}/consumers/{quote(group, safe='')}/instances/{name}"))
 
     async def v2_end(self, request: Request) -> Response:
         await self.instances.end(self._instance(request))

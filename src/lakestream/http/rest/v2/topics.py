@@ -236,8 +236,8 @@ def _check_schemas(sent: SentRows, form: str) -> None:
 
 def _record(row: SentRow, sent: SentRows, form: str, partition: int | None) -> SentRecord:
     if form in _PLAIN:
-        plain = (None if bytes(each) == b"null" else SentData(each, form) for each in (row.key, row.value))
-        return SentRecord(row.partition if partition is None else partition, None, *plain)
+        key, value = (None if bytes(each) == b"null" else SentData(each, form) for each in (row.key, row.value))
+        return SentRecord(row.partition if partition is None else partition, None, key, value)
     return SentRecord(
         row.partition if partition is None else partition,
         None,
