@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final, TypeVar
 from uuid import UUID
 
-from lakestream.errors import CorruptObject, LakestreamError
+from lakestream.errors import CorruptObject, LakestreamError, RegistryUnavailable
 from lakestream.frontier.isolation import isolated
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.advance import DueTail, advance, commit, discard, ensure_table, plan_tail, read_tail
@@ -36,6 +36,7 @@ _log = logging.getLogger(__name__)
 
 _HEADS_AT_ONCE: Final = 5_000
 _TABLES_AT_ONCE: Final = 200
+_REFUSED_MS: Final = 2_000
 """Tables made, or found made, before a tick goes on: what waits in other topics does not wait for all of them."""
 
 
@@ -323,9 +324,11 @@ class Worker:
             learned = await learn(self._lake, tail.topic, tail.view, planned, outcomes)
         except LakestreamError as error:
             since_ms = self._unlearned.setdefault(topic_id, now_ms)
-            if now_ms - since_ms < self._lake.settings.schema_wait_ms:
+            # A catalog that refuses columns will do so again: where it does not answer at all the commit fails, too.
+            wait_ms = self._lake.settings.schema_wait_ms
+            if now_ms - since_ms < (wait_ms if isinstance(error, RegistryUnavailable) else min(wait_ms, _REFUSED_MS)):
                 raise
-            _log.warning("topic %s: values stay bytes whose schemas cannot be asked for: %s", tail.topic.name, error)
+            _log.warning("topic %s: values stay bytes whose schemas cannot be columns now: %s", tail.topic.name, error)
             return tail.view
         self._unlearned.pop(topic_id, None)
         return learned or tail.view

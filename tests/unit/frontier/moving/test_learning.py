@@ -9,7 +9,7 @@ import pytest
 from support.schemas.door import record
 from support.worlds.memory import SETTINGS, MemoryWorld, Producer
 
-from lakestream.errors import Conflict, RegistryUnavailable
+from lakestream.errors import Conflict, RegistryUnavailable, Unavailable
 from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.fresh import Freshener, Freshness
 from lakestream.frontier.moving.tiles.local import LocalTiles
@@ -130,6 +130,19 @@ async def test_a_registry_that_is_away_holds_a_topic_up_for_a_while_only(scene: 
     scene.source.is_away = False
     await scene.produce(VALUE)
     assert (await worker.tick()).commits[0].kinds == (0, 0, 1, 0)
+
+
+async def test_a_catalog_that_takes_no_columns_holds_a_topic_up_for_a_moment_only(scene: Scene) -> None:
+    async def refused(view: View, shape: object) -> View:
+        raise Unavailable("HTTP 500: it takes no new columns")
+
+    scene.lake.catalog.evolve = refused  # type: ignore[method-assign]
+    await scene.produce(VALUE)
+    worker = scene.worker(schema_wait_ms=30_000)
+    assert len((await worker.tick()).failures) == 1, "it may have been an accident"
+    scene.world.runtime.clock.ms += 2_001  # type: ignore[attr-defined]
+    tick = await worker.tick()
+    assert (tick.record_count, tick.failures, tick.commits[0].kinds) == (1, (), (1, 0, 0, 0))
 
 
 async def test_a_table_that_another_evolves_meanwhile_is_taken_as_it_is(scene: Scene) -> None:
