@@ -59,6 +59,8 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Folders beside the bucket's warehouse where engines may put tables and views, commas between them."""
     vend_credentials: bool = False
     """Whether engines that ask for them get the S3 keys of this process. Whoever reaches the door gets them then."""
+    publish: bool = False
+    """Whether agents get a tool at /mcp that writes records."""
 
 
 class FlightSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -15,6 +15,7 @@ from lakestream.catalog.engines.streams.wish import StreamDefaults
 from lakestream.errors import NamespaceExists, Unavailable
 from lakestream.frontier.lag import LagReader, TopicLag
 from lakestream.http import create_app
+from lakestream.http.mcp.publishing import Publisher
 from lakestream.http.rest.door import RestDoor
 from lakestream.metadata.brokers import Brokers
 from lakestream.metadata.feed import Feed
@@ -78,21 +79,25 @@ async def run_http(settings: Settings, ready: Callable[[], None], stop: asyncio.
             return await lags.read(backends.runtime.clock.now_ms())
 
         tables = EngineCatalog(engines, topics, ALLOW_ALL, for_streams, defaults)
+        streams = await stack.enter_async_context(open_streams(settings, backends))
+        rest_metrics, schemas = RestMetrics(backends.registry), make_schemas(backends)
+        publisher = None
+        if place.publish:
+            publisher = Publisher(streams.streams, for_streams, schemas, backends.runtime, rest_metrics)
         queries = mcp = None
         if settings.query.workers:
             queries, asked, mcp = await stack.enter_async_context(
-                open_queries(settings.query, backends, catalog, tables, freshener)
+                open_queries(settings.query, backends, catalog, tables, freshener, publisher)
             )
             await stack.enter_async_context(open_flight(settings.flight, queries, asked))
 
-        streams = await stack.enter_async_context(open_streams(settings, backends))
         rest = RestDoor(
             streams.streams,
             streams.groups,
             for_streams,
-            make_schemas(backends),
+            schemas,
             backends.runtime,
-            RestMetrics(backends.registry),
+            rest_metrics,
             num_partitions=settings.kafka.num_partitions,
             advertised=place.advertised,
         )

@@ -13,6 +13,7 @@ from lakestream.frontier.lake import Lake
 from lakestream.frontier.moving.tiles.local import LocalTiles
 from lakestream.frontier.settings import PipelineSettings
 from lakestream.http.mcp.door import McpDoor
+from lakestream.http.mcp.publishing import Publisher
 from lakestream.http.mcp.tools import StreamTools
 from lakestream.metadata.counters import cluster_id
 from lakestream.metadata.keys import citation_key
@@ -38,8 +39,9 @@ async def open_queries(
     catalog: TableCatalog,
     engines: EngineCatalog,
     freshener: TableFreshener | None,
+    publisher: Publisher | None,
 ) -> AsyncIterator[tuple[Queries, Tables, McpDoor]]:
-    """`freshener`: None where this process commits nothing."""
+    """`freshener`: None where this process commits nothing; `publisher`: where agents may not write."""
     lake = Lake(
         backends.store,
         catalog,
@@ -72,7 +74,7 @@ async def open_queries(
         key=key,
         metrics=QueryMetrics(backends.registry),
     )
-    mcp = McpDoor(StreamTools(queries, Exploring(tables, queries)))
+    mcp = McpDoor(StreamTools(queries, Exploring(tables, queries), publisher))
     try:
         async with mcp.running():
             yield queries, tables, mcp

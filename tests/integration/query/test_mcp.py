@@ -176,6 +176,30 @@ async def test_what_a_model_gets_wrong_it_is_told(node: Node, door: str) -> None
         assert await call(agent, "getMetadata", topic="small") == await call(agent, "describe", stream="small")
 
 
+async def test_agents_write_where_they_may(node: Node, door: str, data: Path) -> None:
+    node.create("notes", 2)
+    with http_door(data, **{"http.publish": True}) as writing, typed_topic(node, "stock") as topic:
+        topic.avro(ORDER)(order(0))
+        async with Client(f"{writing}/mcp") as agent:
+            tools = {tool.name: tool for tool in (await agent.list_tools()).tools}
+            assert set(tools) == READ_ONLY | ALIASES | {"publish"}
+            assert tools["publish"].annotations is not None
+            assert tools["publish"].annotations.read_only_hint is False
+            for value in ({"text": "checked", "score": 0.5}, "plain text", 7, [1, None], None):
+                made = await call(agent, "publish", stream="notes", key="c1", value=value)
+                [found] = (await call(agent, "latest", stream="notes", key="c1"))["records"]
+                assert (found["value"], found["deleted"]) == (value, value is None)
+                assert (made["partition"], made["offset"]) == (found["partition"], found["offset"])
+            wanted = {"id": 5, "item": "tea", "amount": None}
+            await call(agent, "publish", stream="stock", key="k5", value=wanted)
+            assert (await call(agent, "latest", stream="stock", key="k5"))["records"][0]["value"] == wanted
+            assert "bad_request" in await refusal(agent, "publish", stream="stock", key="k5", value={"id": "five"})
+            assert "unknown_table" in await refusal(agent, "publish", stream="nothing", value=1)
+            assert "stream" in await refusal(agent, "publish", value=1)
+    async with Client(f"{door}/mcp") as agent:
+        assert await refusal(agent, "publish", stream="notes", value=1)
+
+
 @pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18", "2025-11-25"])
 def test_older_clients_are_served(door: str, version: str) -> None:
     def post(body: dict[str, Any]) -> requests.Response:

@@ -74,6 +74,12 @@ class QueryResult(Told):
     citation: dict[str, Any] = Field(description="Signed: pass it to replay to show the same rows again.")
 
 
+class PublishedRecord(BaseModel):
+    stream: str
+    partition: int = Field(description="With offset the record's address, for good.")
+    offset: int
+
+
 def record_list(found: Records) -> dict[str, Any]:
     return {
         "records": found.records,

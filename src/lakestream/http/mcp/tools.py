@@ -1,4 +1,5 @@
-"""The tools of `/mcp`: each a few lines over `query`, with the caller's principal. Read-only, all of them.
+"""The tools of `/mcp`: each a few lines over `query`, with the caller's principal. All of them only read, but one,
+which is there where the door's owner says so.
 
 Their descriptions are what a model chooses by: what for, what comes back, what to do next. The names that Confluent's
 context engine has for three of them work, too.
@@ -19,6 +20,7 @@ from lakestream.errors import LakestreamError
 from lakestream.http.identity import principal_of
 from lakestream.http.mcp.answers import (
     ChangeList,
+    PublishedRecord,
     QueryResult,
     RecordList,
     StreamColumn,
@@ -28,6 +30,7 @@ from lakestream.http.mcp.answers import (
     as_object,
     record_list,
 )
+from lakestream.http.mcp.publishing import Publisher
 from lakestream.http.refusals import code_of
 from lakestream.query.citations import Citation
 from lakestream.query.exploring import MOST_RECORDS, MOST_WAIT_S, Exploring
@@ -50,6 +53,9 @@ Sql = Annotated[
         "the address of a row's record, _timestamp its time, decode(_key) its key."
     ),
 ]
+_WRITE: Final = ToolAnnotations(
+    read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False
+)
 _READ: Final = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 
 
@@ -70,9 +76,11 @@ async def _told() -> AsyncIterator[None]:
 
 
 class StreamTools:
-    def __init__(self, queries: Queries, exploring: Exploring) -> None:
+    def __init__(self, queries: Queries, exploring: Exploring, publisher: Publisher | None = None) -> None:
+        """`publisher`: None where agents may not write."""
         self._queries = queries
         self._exploring = exploring
+        self._publisher = publisher
 
     def server(self) -> MCPServer[Any]:
         made: MCPServer[Any] = MCPServer("lakestream", instructions=INSTRUCTIONS, log_level="WARNING")
@@ -90,6 +98,8 @@ class StreamTools:
             ("queryData", self.query_data),
         ):
             made.add_tool(tool, name=name, annotations=_READ)
+        if self._publisher is not None:
+            made.add_tool(self.publish, name="publish", annotations=_WRITE)
         return made
 
     async def list_streams(self, context: Context[Any, Any]) -> StreamList:
@@ -203,6 +213,26 @@ class StreamTools:
             except msgspec.ValidationError as error:
                 raise ToolError(f"citation_refused: this is no citation: {error}") from error
             return _result(await self._queries.replay(_caller(context), given))
+
+    async def publish(
+        self,
+        context: Context[Any, Any],
+        stream: Stream,
+        value: Annotated[
+            Any,
+            Field(
+                description="The record's value: an object with the columns of the stream, as describe tells them; "
+                "of a stream without columns any JSON, or text. null deletes the key."
+            ),
+        ],
+        key: Annotated[str | None, Field(description="The record's key as text.", max_length=10_000)] = None,
+    ) -> PublishedRecord:
+        """Writes one record to a stream, for good: everybody who follows the stream gets it. It is durable when the
+        answer comes, which has its address. A call that is repeated writes again."""
+        assert self._publisher is not None
+        async with _told():
+            made = await self._publisher.publish(_caller(context), stream, key, value)
+            return PublishedRecord(stream=stream, partition=made.partition, offset=made.offset)
 
     async def list_topics(self, context: Context[Any, Any]) -> StreamList:
         """The same as list_streams."""
