@@ -1,10 +1,13 @@
 """Topics whose values are columns: real serializers, the registry that is there, every door behind them."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.types import StringType
 from support.schemas.avro import written
@@ -154,3 +157,23 @@ def test_columns_of_the_owner_keep_their_names(node: Node) -> None:
         assert topic.column("item_2") == [None, "item 1"]
         assert topic.column("Item") == [None, None]
         topic.check_fetched()
+
+
+def test_an_alias_that_somebody_registers_is_a_column_of_its_own(node: Node) -> None:
+    """Readers go by it; a rename of the column is ALTER TABLE's."""
+    with typed_topic(node, "aliased") as topic:
+        first = topic.avro(ORDER)
+        fields = [
+            {"name": "thing", "type": "string", "aliases": ["item"]} if f["name"] == "item" else f
+            for f in ORDER["fields"]
+        ]
+        second = topic.avro(ORDER | {"fields": fields})
+        topic.produce([first(order(0)), second({"id": 1, "thing": "tea", "amount": None}), first(order(2))])
+        assert topic.move() == 3
+        assert topic.column("item") == ["item 0", None, "item 2"]
+        assert topic.column("thing") == [None, "tea", None]
+        assert topic.column("_kind") == [KIND_TYPED] * 3
+        topic.check_fetched()
+        read = AvroDeserializer(topic.registry, json.dumps(ORDER | {"fields": fields}))
+        values = [read(topic.sent[n], SerializationContext(topic.name, MessageField.VALUE)) for n in range(3)]
+        assert [value["thing"] for value in values] == ["item 0", "tea", "item 2"]
