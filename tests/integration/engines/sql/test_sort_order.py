@@ -15,6 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder
 from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType, TimestamptzType
+from support.schemas.avro import framed, written
 from support.schemas.typed import ORDER, TypedTopic, closing, order, typed_topic
 from support.worlds.source import Node, source_node
 
@@ -130,4 +131,23 @@ def test_an_order_by_what_is_no_streams_column_is_left_to_engines(node: Node) ->
         [file] = topic.view().files
         keys = [key for (key,) in values_in(node, file, "_key")]
         assert (file.order_id, keys) == (2, sorted(keys, reverse=True))
+        topic.check_fetched()
+
+
+def test_letters_that_are_filled_stay_in_order(node: Node) -> None:
+    with typed_topic(node, "letters") as topic, closing(RestCatalog("lake", uri=node.uri)) as rest:
+        fill(topic, 30)
+        known = written(ORDER, order(7))
+        topic.produce([framed(900, known)] * 3)
+        topic.move()
+        with rest.load_table("default.letters").update_sort_order() as change:
+            change.asc("id", IdentityTransform(), NullOrder.NULLS_FIRST)
+        topic.maintain(small_file_bytes=1)
+        topic.register_as("letters-value", ORDER | {"doc": "known too late"}, 900)
+        assert topic.replay().filled == 3
+        assert {file.order_id for file in topic.view().files} == {1}
+        for file in topic.view().files:
+            ids = [value for (value,) in values_in(node, file, "id")]
+            assert ids == sorted(ids)
+        assert topic.column("id")[30:] == [7, 7, 7]
         topic.check_fetched()
