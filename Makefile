@@ -22,6 +22,7 @@ TRINO_JARS := $(CURDIR)/.cache/trino
 STORE_TOOLS := $(CURDIR)/.cache/store-tools
 REGISTRY_JARS := $(CURDIR)/.cache/registries
 ECOSYSTEM_JARS := $(CURDIR)/.cache/ecosystem
+SUITES := $(CURDIR)/.cache/suites
 FLIGHT_JARS := $(CURDIR)/.cache/flight
 JAVA = JAVA_HOME=$$($(BIN)/python tools/ensure_java.py)
 TEST_ENV = LAKESTREAM_KAFKA_LIBS=$(KAFKA_LIBS) LAKESTREAM_SPARK_JARS=$$(echo $(SPARK_JARS)/*.jar) \
@@ -35,7 +36,7 @@ WORKERS ?= 4
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup
 
 .PHONY: help up demo-agent check test test-all compat bench simulate lint lock format jars nessie-jar registry-jars flight-jars ecosystem-jars hive-jars \
-  spark-s3-jars yarn-jars trino-jars kit-jars store-tools kcat oxia clean
+  spark-s3-jars yarn-jars trino-jars kit-jars store-tools suites kcat oxia clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -136,8 +137,11 @@ test: .cache/kernels lint jars nessie-jar kcat ## Everything a change must pass
 test-all: .cache/kernels lint jars nessie-jar kcat registry-jars flight-jars ecosystem-jars hive-jars spark-s3-jars yarn-jars trino-jars kit-jars store-tools oxia ## The same, and the slow tests
 	$(JAVA) $(TEST_ENV) LAKESTREAM_RCK_JARS=$(KIT_JARS) $(PYTEST) $(PYTEST_ARGS)
 
-compat: .cache/kernels jars ## Apache Kafka's admin tools, and the same requests to us and to a real Kafka
-	$(JAVA) $(TEST_ENV) $(BIN)/pytest tests/compat/test_admin_tools.py tests/compat/test_differential.py $(PYTEST_ARGS)
+suites: # The tests of other people's clients
+	@tools/suites/make_suites.sh $(SUITES)
+
+compat: .cache/kernels jars suites ## Kafka's admin tools, the tests of franz-go and librdkafka, and the same requests to us and to a real Kafka
+	$(JAVA) $(TEST_ENV) LAKESTREAM_SUITES=$(SUITES) $(BIN)/pytest tests/compat/test_admin_tools.py tests/compat/test_differential.py tests/compat/suites $(PYTEST_ARGS)
 
 bench: .venv/.dev .cache/kernels jars ## Measure ourselves beside a real Kafka (QUICK=1: shorter)
 	PYTHONPATH=tests $(JAVA) $(TEST_ENV) $(BIN)/python -m benchmarks.run
