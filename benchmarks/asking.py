@@ -145,13 +145,19 @@ def _send(producer: Producer, dice: random.Random, value: bytes) -> None:
 
 
 def _settle(http: int) -> None:
-    """Until the pipeline has moved what there is."""
+    """Until the pipeline has moved what there is: before, the tail is more than questions look through."""
+    asyncio.run(_moved(http))
+
+
+async def _moved(http: int) -> None:
     deadline = time.monotonic() + SETTLE_S
-    while True:
-        told = asyncio.run(_call(http, "describe", stream=TOPIC))
-        if told["rows_in_table"] >= RECORDS or time.monotonic() > deadline:
-            return
-        time.sleep(2)
+    async with Client(f"http://{HOST}:{http}/mcp") as agent:
+        while time.monotonic() < deadline:
+            told = await agent.call_tool("describe", {"stream": TOPIC})
+            if not told.is_error and (told.structured_content or {})["rows_in_table"] >= RECORDS:
+                return
+            await asyncio.sleep(2)
+    raise SystemExit(f"the pipeline did not move {RECORDS:,} records in {SETTLE_S:.0f} s")
 
 
 @contextmanager
@@ -176,11 +182,6 @@ def _evenly(kafka: int, dice: random.Random, values: list[bytes]) -> None:
         sent = due
         producer.poll(0)
         time.sleep(TICK_S)
-
-
-async def _call(http: int, tool: str, **arguments: Any) -> dict[str, Any]:
-    async with Client(f"http://{HOST}:{http}/mcp") as agent:
-        return await _called(agent, tool, **arguments)
 
 
 async def _called(agent: Client, tool: str, **arguments: Any) -> dict[str, Any]:
