@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from support.shares.java import ShareMember, StartMember, share_members, until
 from support.worlds.processes import ProcessWorld
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 QUICK = {
     "LAKESTREAM_STREAM_BROKER_TTL_MS": "2000",
@@ -68,7 +68,7 @@ def audit(members: list[ShareMember], written: set[tuple[int, int]]) -> None:
         assert not late, f"{record} came again after it was acknowledged"
 
 
-def test_brokers_are_killed_under_share_consumers(cluster: Callable[..., ProcessWorld], member: StartMember) -> None:
+def test_brokers_are_killed_and_stopped(cluster: Callable[..., ProcessWorld], member: StartMember) -> None:
     brokers = cluster(3, environment=QUICK)
     admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
     admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(10)
@@ -80,6 +80,9 @@ def test_brokers_are_killed_under_share_consumers(cluster: Callable[..., Process
         writing.write(400)
         if number in (1, 3):
             brokers.brokers[number // 2].kill()
+        if number == 4:
+            brokers.start_broker(0)
+            brokers.brokers[2].stop()
         time.sleep(0.2)
     until(lambda: {each for one in members for each in one.acked} >= writing.written, "all is acknowledged")
     for each in members:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import msgspec
 
+from lakestream.coordination.groups import GroupCoordinator
 from lakestream.coordination.settings import GroupSettings
 from lakestream.kafka.server import KafkaServer, listen
 from lakestream.kafka.settings import KafkaSettings
@@ -39,6 +40,10 @@ class ShareDoor:
     async def member(self, name: str = "m", group: str = "g") -> "WireMember":
         self.members.append(WireMember(await Client.connect(self.server.port), name, group))
         return self.members[-1]
+
+    @property
+    def coordinator(self) -> GroupCoordinator:
+        return self.server._door.shares.offsets._coordinator
 
     async def close(self) -> None:
         for each in self.members:

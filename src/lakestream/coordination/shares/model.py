@@ -92,6 +92,8 @@ class ShareFetchRequest:
     max_records: int
     is_exact: bool = False
     renews: bool = False
+    is_turned_away: bool = False
+    """The broker is being stopped: it takes acknowledgements, and gives no records."""
 
 
 @dataclass(frozen=True, slots=True)

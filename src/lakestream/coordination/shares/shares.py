@@ -7,6 +7,7 @@ one.
 import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from typing import Final
 from uuid import UUID
 
 from lakestream.access import Authorizer, Operation, Principal, ResourceKind, check
@@ -27,7 +28,7 @@ from lakestream.coordination.shares.offsets import ShareOffsets
 from lakestream.coordination.shares.partition import SharePartitions
 from lakestream.coordination.shares.ranges import fault_of
 from lakestream.coordination.shares.sessions import BEGINS, ENDS, SessionKey, ShareSession, ShareSessions
-from lakestream.errors import LakestreamError, UnknownStream
+from lakestream.errors import LakestreamError, Unavailable, UnknownStream
 from lakestream.metadata.brokers import Broker
 from lakestream.metadata.shares import SharePartitionKey
 from lakestream.metadata.topics.list import Topic
@@ -36,6 +37,9 @@ from lakestream.stream.engine import StreamEngine
 from lakestream.stream.rights import TopicRights
 
 log = logging.getLogger(__name__)
+
+_MOST_PARTITIONS: Final = 20_000
+"""Of one session. Members of a group have some of a topic's; nobody needs so many."""
 
 
 class ShareGroups:
@@ -86,12 +90,18 @@ class ShareGroups:
             return _refused(session)
         is_new = set(request.added) - session.partitions.keys()
         session.change(request.added, request.forgotten)
+        if len(session.partitions) > _MOST_PARTITIONS:
+            self._sessions.end(key)
+            return _refused(SessionError.LIMIT_REACHED, f"a session has {_MOST_PARTITIONS} partitions at the most")
         settings = await self._configured.of(request.group)
         reader = ShareReader(
             request.member_id, settings, request.max_records, request.max_bytes, is_exact=request.is_exact
         )
-        if request.renews or request.max_records <= 0:
+        if request.renews or request.is_turned_away or request.max_records <= 0:
             only = await self._tell(principal, reader, request.group, acks, renews=request.renews)
+            if request.is_turned_away:
+                away = Unavailable("this broker is stopping: go on at another")
+                only = merged([*only, *(SharedRecords(each, error=away) for each in session.partitions)])
             return ShareFetched(lock_ms=settings.share_record_lock_ms, partitions=only)
         asked = list(session.partitions)
         wanted, others = await self._wanted(principal, request.group, [*asked, *acks], acks, is_new)

@@ -32,7 +32,6 @@ async def handle(context: Context, request: Any) -> Reply:
     wait_ms = min(max(milliseconds(request.max_wait), 0), settings.max_fetch_wait_ms)
     most_bytes = min(max(request.max_bytes, 0), settings.max_fetch_bytes)
     reading, size_bytes = await answers.allow(most_bytes, max(request.min_bytes, 0), waits=wait_ms > 0), 0
-    withdrawn = context.door.is_withdrawn
     try:
         fetched = await context.shares.fetch(
             context.principal,
@@ -46,9 +45,10 @@ async def handle(context: Context, request: Any) -> Reply:
                 acks_of(request.topics),
                 max_wait_ms=wait_ms,
                 max_bytes=reading.max_bytes,
-                max_records=0 if withdrawn else request.max_records,
+                max_records=request.max_records,
                 is_exact=getattr(request, "share_acquire_mode", 0) == _EXACT,
                 renews=getattr(request, "is_renew_ack", False),
+                is_turned_away=context.door.is_withdrawn,
             ),
         )
         size_bytes = sum(len(part) for each in fetched.partitions for part in each.parts)
@@ -57,7 +57,7 @@ async def handle(context: Context, request: Any) -> Reply:
     finally:
         reading.read(size_bytes)
     context.throttle(context.streams.cluster.consumed(context.client_id, size_bytes))
-    return answer(fetched, lambda each: _partition(each, withdrawn=withdrawn))
+    return answer(fetched, _partition)
 
 
 def _contradiction(request: Any) -> str:
@@ -66,13 +66,10 @@ def _contradiction(request: Any) -> str:
     return "a request that renews locks asks for no records" if getattr(request, "is_renew_ack", False) and asks else ""
 
 
-def _partition(each: SharedRecords, *, withdrawn: bool) -> Fields:
-    code = ErrorCode.none if each.error is None else fetch_code(each.error)
-    if withdrawn and code is ErrorCode.none:
-        code = ErrorCode.not_leader_or_follower
+def _partition(each: SharedRecords) -> Fields:
     return {
         "partition_index": each.asked[1],
-        "error_code": code,
+        "error_code": ErrorCode.none if each.error is None else fetch_code(each.error),
         "error_message": None if each.error is None else str(each.error),
         **ack_fields(each.ack, "acknowledge_"),
         "current_leader": _NOWHERE,

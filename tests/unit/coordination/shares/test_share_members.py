@@ -16,6 +16,7 @@ from lakestream.coordination.groups.consumer.topics import KnownTopics
 from lakestream.coordination.groups.share.assigning import assign_shared
 from lakestream.coordination.groups.share.group import problem_of
 from lakestream.coordination.settings import GroupSettings
+from lakestream.metadata.groups import stored_groups
 
 
 class Stage:
@@ -190,6 +191,24 @@ def test_operators_look_set_and_forget() -> None:
         assert (await member.client.ask(ALTER, 0, alter)).error_code == ErrorCode.none, "it is there from now on"
         listed = await member.client.ask(16, 5, {"states_filter": (), "types_filter": ("share",)})
         assert [(each.group_id, each.group_state) for each in listed.groups] == [("g", "Empty")]
+
+    with_doors(test)
+
+
+def test_what_is_left_of_a_group_goes() -> None:
+    async def test(topic: UUID, door: ShareDoor) -> None:
+        await fill(door.engine, topic, 1)
+        member = await door.member("one")
+        await member.beat("t")
+        await member.fetch(topic)
+        await member.beat(epoch=-1)
+        sweeper = door.coordinator.sweeper
+        await sweeper.sweep()
+        assert await door.engine.store.shards("share/", "share0"), "it may go on where it was"
+        await door.engine.delete_topic(topic)
+        await sweeper.sweep()
+        assert not await door.engine.store.shards("share/", "share0")
+        assert not await stored_groups(door.engine.store)
 
     with_doors(test)
 
