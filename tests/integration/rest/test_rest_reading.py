@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from confluent_kafka import Producer
-from support.clients.rest import RestClient, rest_client, text
+from support.clients.rest import JSON, RestClient, rest_client, text
 from support.worlds.doors import http_door
 from support.worlds.embedded import Embedded
 
@@ -144,7 +144,7 @@ def test_streams_end_when_the_door_is_stopped(broker: Embedded) -> None:
     ended: list[str] = []
     with http_door(broker.data) as address, rest_client(address) as other:
         other.create("drained", 1)
-        following = threading.Event()
+        following, stopped = threading.Event(), threading.Event()
 
         def follow() -> None:
             client = httpx.Client(base_url=address, timeout=30)
@@ -158,15 +158,25 @@ def test_streams_end_when_the_door_is_stopped(broker: Embedded) -> None:
             answer = httpx.get(f"{address}{other.base}/topics/drained/records?offset=latest&wait_ms=60000", timeout=30)
             ended.append(str(answer.status_code))
 
-        threads = [threading.Thread(target=work) for work in (follow, poll)]
+        def produce() -> None:
+            def body() -> Iterator[bytes]:
+                yield json.dumps({"value": text("x")}).encode()
+                stopped.wait(30)
+
+            path = f"{address}{other.base}/topics/drained/records"
+            answer = httpx.post(path, content=body(), headers=JSON, timeout=30)
+            ended.append(" ".join(str(json.loads(line)["error_code"]) for line in answer.text.splitlines()))
+
+        threads = [threading.Thread(target=work) for work in (follow, poll, produce)]
         for thread in threads:
             thread.start()
-        other.produce("drained", {"value": text("x")})
         assert following.wait(10)
         time.sleep(0.3)
         began = time.monotonic()
+    stopped.set()
     for thread in threads:
         thread.join(10)
+    assert "200 50303" in ended, "what was taken in is reported, and that nothing more is"
     assert ended.count("follower") == 1
     assert {"503", "200"} & set(ended)
     assert time.monotonic() - began < 10
