@@ -1,7 +1,6 @@
 """A broker process: the streams and the Kafka door in front of them."""
 
 import asyncio
-import gc
 import logging
 import resource
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from lakestream.node.storage.lazy import LazyTables
 from lakestream.node.storage.schemas import make_schemas
 from lakestream.node.streams import make_engine
 from lakestream.records import warm_up
-from lakestream.runtime.memory import memory_limit_bytes
+from lakestream.runtime.memory import memory_limit_bytes, settle_memory
 from lakestream.settings import Settings
 from lakestream.stream import Streams
 from lakestream.stream.appending.schemas import TopicSchemas
@@ -126,9 +125,3 @@ def _allow_connections() -> None:
     if soft != hard:
         with suppress(OSError, ValueError):  # macOS refuses an infinite one
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def settle_memory() -> None:
-    """What was loaded stays: the collector of cycles need not look at it again and again, and requests make few."""
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 20)

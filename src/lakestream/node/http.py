@@ -35,6 +35,7 @@ from lakestream.node.storage.tables import make_engines, open_catalog
 from lakestream.node.streams import open_streams
 from lakestream.node.vending import storage_config, storage_credentials
 from lakestream.records import warm_up
+from lakestream.runtime.memory import settle_memory
 from lakestream.schemas.registry.registry import SchemaRegistry
 from lakestream.settings import HttpSettings, Settings, listed
 from lakestream.stream.engine import LOCAL
@@ -148,6 +149,7 @@ class _HttpServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        settle_memory()
         self._ready()
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:

@@ -14,7 +14,7 @@ from lakestream.http.rest.producing.writing import WrittenRecord
 _OK = 200
 
 
-class DataReport(msgspec.Struct, frozen=True, omit_defaults=True):
+class DataReport(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     size: int
     type: str
     subject: str | None = None
@@ -22,7 +22,7 @@ class DataReport(msgspec.Struct, frozen=True, omit_defaults=True):
     schema_version: int | None = None
 
 
-class RecordReport(msgspec.Struct, frozen=True, omit_defaults=True):
+class RecordReport(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     error_code: int
     cluster_id: str | None = None
     topic_name: str | None = None

@@ -7,7 +7,7 @@ import msgspec
 NULL = msgspec.Raw(b"null")
 
 
-class SentData(msgspec.Struct, frozen=True):
+class SentData(msgspec.Struct, frozen=True, gc=False):
     """`data` stays as it was sent. Without a type it is of the schema that the other fields name."""
 
     data: msgspec.Raw = msgspec.field(default_factory=lambda: NULL)
@@ -19,14 +19,14 @@ class SentData(msgspec.Struct, frozen=True):
     schema: str | None = None
 
 
-class SentHeader(msgspec.Struct, frozen=True):
+class SentHeader(msgspec.Struct, frozen=True, gc=False):
     """`value` is base64."""
 
     name: str
     value: str | None = None
 
 
-class SentRecord(msgspec.Struct, frozen=True):
+class SentRecord(msgspec.Struct, frozen=True, gc=False):
     partition_id: int | None = None
     headers: list[SentHeader] | None = None
     key: SentData | None = None

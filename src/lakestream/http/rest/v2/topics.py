@@ -33,7 +33,7 @@ _NOT_RETRIABLE: Final = 1
 _RETRIABLE: Final = 2
 
 
-class SentRow(msgspec.Struct, frozen=True):
+class SentRow(msgspec.Struct, frozen=True, gc=False):
     value: msgspec.Raw = msgspec.field(default_factory=lambda: NULL)
     key: msgspec.Raw = msgspec.field(default_factory=lambda: NULL)
     partition: int | None = None
@@ -47,7 +47,7 @@ class SentRows(msgspec.Struct, frozen=True):
     value_schema_id: int | None = None
 
 
-class RowReport(msgspec.Struct, frozen=True):
+class RowReport(msgspec.Struct, frozen=True, gc=False):
     """`error_code`: 1 for what stays wrong, 2 for what may be tried again."""
 
     partition: int | None
