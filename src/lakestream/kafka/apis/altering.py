@@ -15,7 +15,8 @@ from lakestream.stream.configs import Change, ConfigOperation
 
 
 async def alter(context: Context, resource: Any, change: Change, *, validate_only: bool) -> Fields:
-    """One resource of a request. What is refused changes nothing."""
+    """One resource of a request. What is refused changes nothing. As in Kafka, what cannot be done to a setting is told
+    before whose it would be."""
     code, message = ErrorCode.none, None
     names = [config.name for config in resource.configs]
     kind, name = resource.resource_type, resource.resource_name
@@ -27,10 +28,12 @@ async def alter(context: Context, resource: Any, change: Change, *, validate_onl
             raise RequestError(f"{empty} needs a value")
         if kind == Resource.TOPIC:
             if not name:
+                change({})
                 raise RequestError("a topic has a name: there are no settings for all topics")
             await context.streams.topics.alter(context.principal, name, change, dry_run=validate_only)
         elif kind == Resource.GROUP:
             if not name:
+                change({})
                 raise RequestError("a group has a name: there are no settings for all groups")
             await context.groups.alter(context.principal, name, change, dry_run=validate_only)
         else:

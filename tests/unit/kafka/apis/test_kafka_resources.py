@@ -99,6 +99,10 @@ def test_what_can_be_described(kind: int, name: str, code: ErrorCode) -> None:
         (LOGGER, "1", [("nope", SET, "INFO")], ErrorCode.invalid_config),
         (LOGGER, "1", [("root", APPEND, "INFO")], ErrorCode.invalid_request),
         (77, "x", [], ErrorCode.invalid_request),
+        # What cannot be done to a setting is told before whose it is.
+        (TOPIC, "", [("message.timestamp.type", 3, "LogAppendTime")], ErrorCode.invalid_config),
+        (TOPIC, "", [("cleanup.policy", 3, "delete")], ErrorCode.invalid_request),
+        (GROUP, "", [("consumer.session.timeout.ms", APPEND, "1")], ErrorCode.invalid_config),
     ],
 )
 def test_what_can_be_altered(kind: int, name: str, configs: Any, code: ErrorCode) -> None:
