@@ -81,7 +81,7 @@ async def _refuse(context: Context, asked: Any, refused: _Refused | InvalidAssig
     """As in Kafka, in this order: the topic is there, its settings cannot be, its partitions cannot."""
     code = refused.code if isinstance(refused, _Refused) else code_of(refused)
     given = {config.name: config.value for config in asked.configs if config.value is not None}
-    is_whole = len(given) == len(asked.configs)
+    is_whole = all(config.value is not None for config in asked.configs)
     try:
         for configs in ({}, given) if is_whole else ({},):
             await context.streams.topics.check_new(context.principal, asked.name, 1, configs)
@@ -118,9 +118,9 @@ async def _partitions(context: Context, asked: Any) -> int:
 
 
 def _configs(asked: Any) -> dict[str, str]:
-    names = [config.name for config in asked.configs]
-    if len(set(names)) < len(names) or any(config.value is None for config in asked.configs):
-        raise _Refused(ErrorCode.invalid_config, "each setting needs one value")
+    """Of a setting that is named twice the last value counts, as in Kafka."""
+    if any(config.value is None for config in asked.configs):
+        raise _Refused(ErrorCode.invalid_config, "each setting needs a value")
     return {config.name: config.value for config in asked.configs}
 
 

@@ -182,6 +182,30 @@ def test_create(name: str, changes: dict[str, Any], code: ErrorCode, validate_on
     with_door(test)
 
 
+@pytest.mark.parametrize(
+    ("values", "partitions", "code"),
+    [
+        (("6000", "5000"), 1, ErrorCode.none),
+        (("bad", "5000"), 1, ErrorCode.none),
+        (("5000", "bad"), 1, ErrorCode.invalid_config),
+        (("6000", "5000"), -2, ErrorCode.invalid_partitions),
+        (("5000", None), -2, ErrorCode.invalid_config),
+    ],
+)
+def test_of_a_setting_that_is_named_twice_the_last_value_counts(
+    values: tuple[str | None, ...], partitions: int, code: ErrorCode
+) -> None:
+    async def test(streams: FakeStreams, client: Client) -> None:
+        configs = [{"name": "retention.ms", "value": value} for value in values]
+        answer = await client.ask(19, 7, _create("t", configs=configs, num_partitions=partitions))
+        assert answer.topics[0].error_code is code
+        if code is ErrorCode.none:
+            [topic] = await streams.topics.list()
+            assert topic.configs["retention.ms"] == "5000"
+
+    with_door(test)
+
+
 def test_a_topic_named_twice_is_not_created() -> None:
     async def test(streams: FakeStreams, client: Client) -> None:
         request = _create("t")
