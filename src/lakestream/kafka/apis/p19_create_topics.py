@@ -13,7 +13,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from lakestream.errors import InvalidAssignment, LakestreamError
+from lakestream.errors import InvalidAssignment, InvalidSetting, LakestreamError
 from lakestream.kafka.apis.api import Context, Reply, api
 from lakestream.kafka.errors import code_of
 from lakestream.kafka.wire.writing import Fields
@@ -54,7 +54,7 @@ async def _create(context: Context, asked: Any, *, validate_only: bool) -> Field
             topic_id = (await topics.create(context.principal, asked.name, partitions, configs)).topic_id
         else:
             await topics.check_new(context.principal, asked.name, partitions, configs)
-    except (_Refused, InvalidAssignment) as refused:
+    except (_Refused, InvalidAssignment, InvalidSetting) as refused:
         return await _refuse(context, asked, refused)
     except LakestreamError as error:
         return await _failed(asked.name, code_of(error), str(error))
@@ -77,7 +77,7 @@ async def _create(context: Context, asked: Any, *, validate_only: bool) -> Field
     }
 
 
-async def _refuse(context: Context, asked: Any, refused: _Refused | InvalidAssignment) -> Fields:
+async def _refuse(context: Context, asked: Any, refused: _Refused | InvalidAssignment | InvalidSetting) -> Fields:
     """As in Kafka, in this order: the topic is there, its settings cannot be, its partitions cannot."""
     code = refused.code if isinstance(refused, _Refused) else code_of(refused)
     given = {config.name: config.value for config in asked.configs if config.value is not None}
