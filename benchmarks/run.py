@@ -40,6 +40,7 @@ PARTS = (
     "topics",
     "stores",
     "profiles",
+    "transactions",
     "scale",
 )
 
