@@ -115,6 +115,8 @@ class DiskKeeper:
             return {}
         labels = await asyncio.gather(*(_label(self._wal.disks[name]) for name in names))
         seen = {each.session: each for each in await seen_disks(self._store)}
+        # What was told last may be overtaken by what was told before and came late.
+        self._told = seen.get(self._broker.session)
         living = [each for each in await self._brokers.live() if each.session != self._broker.session]
         self._others = {each: seen.get(each.session) for each in living}
         self._compare_lists()
