@@ -97,6 +97,9 @@ class ShareFetcher:
                     return
             except TimeoutError:
                 return
+        if not look.watched:
+            await asyncio.sleep(left_s)
+            return
         left_ms = left_s * 1000
         if look.lapse_ms is not None:
             left_ms = min(left_ms, max(look.lapse_ms - self._now_ms(), 0) + 1)

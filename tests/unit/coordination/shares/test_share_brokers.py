@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from support.shares.door import ShareDoor, WireMember, acquired, fill, with_doors
 
 from lakestream.errors import Unavailable
-from lakestream.metadata.store import Outcome, Store, Transaction
+from lakestream.metadata.store import Address, Entry, Outcome, Store, Transaction
 from lakestream.model import StreamPartition
 
 
@@ -128,6 +128,25 @@ def test_records_that_were_deleted_are_nobodys() -> None:
         assert await one.acknowledge(topic, (0, 1, (2,))) == ErrorCode.none
         answer = await one.fetch(topic, wait_ms=2_000)
         assert acquired(answer) == [(4, 5, 1)]
+
+    with_doors(test)
+
+
+def test_a_session_of_nothing_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(topic: UUID, door: ShareDoor) -> None:
+        looks = 0
+        get = door.engine.store.get
+
+        async def count(addresses: list[Address]) -> list[Entry | None]:
+            nonlocal looks
+            looks += not addresses
+            return await get(addresses)
+
+        monkeypatch.setattr(door.engine.store, "get", count)
+        one = await door.member("one")
+        answer = await one.fetch(topic, topics=(), wait_ms=300)
+        assert (answer.error_code, answer.responses) == (ErrorCode.none, ())
+        assert looks < 4
 
     with_doors(test)
 
