@@ -264,6 +264,13 @@ def test_what_is_no_setting_makes_no_topic(house: FileWorld, topic: str, name: s
     assert topic not in house.topics()
 
 
+def test_a_topic_that_is_there_is_told_before_settings_that_cannot_be(house: FileWorld, topic: str) -> None:
+    _create(house, topic)
+    with pytest.raises(KafkaException) as refused:
+        _create(house, topic, max_message_bytes=-5)
+    assert refused.value.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+
+
 def test_described_settings_say_where_they_come_from(house: FileWorld, topic: str) -> None:
     _create(house, topic, max_message_bytes=2_000_000, segment_bytes=2_000_000)
     admin = AdminClient({"bootstrap.servers": house.bootstrap})

@@ -6,5 +6,7 @@ from typing import Final
 _NO_INTERNAL_TOPICS: Final = (
     "there are no internal topics: offsets of groups and transactions are in the metadata store, and nobody lists them"
 )
-FRANZ_GO: Final = {"TestConsumeRegex": _NO_INTERNAL_TOPICS, "Test848RegexBrokerResolves": _NO_INTERNAL_TOPICS}
+FRANZ_GO: Final = dict.fromkeys(
+    ("TestConsumeRegex", "TestConsumeRegexShareSkipsInternal", "Test848RegexBrokerResolves"), _NO_INTERNAL_TOPICS
+)
 LIBRDKAFKA: Final[dict[str, str]] = {}

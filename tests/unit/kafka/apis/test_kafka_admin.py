@@ -136,7 +136,6 @@ def _create(name: str, **changes: Any) -> dict[str, Any]:
         ("a b", {}, ErrorCode.invalid_topic_exception),
         ("x" * 250, {}, ErrorCode.invalid_topic_exception),
         ("there", {}, ErrorCode.topic_already_exists),
-        ("there", {"configs": [{"name": "max.message.bytes", "value": "-5"}]}, ErrorCode.topic_already_exists),
         ("t", {"configs": [{"name": "k", "value": None}]}, ErrorCode.invalid_config),
         (
             "t",
