@@ -54,6 +54,7 @@ def test_members_share_a_partition(cluster: Callable[..., ProcessWorld], member:
     assert {count for each in members for _, _, count in each.got} == {1}
 
 
+@pytest.mark.slow
 def test_what_is_released_or_lapses_comes_again_and_what_is_rejected_does_not(
     cluster: Callable[..., ProcessWorld], member: StartMember
 ) -> None:
@@ -100,6 +101,7 @@ def tool(java: str, kafka_libs: str, tmp_path: Path) -> Callable[..., str]:
     return run
 
 
+@pytest.mark.slow
 def test_kafkas_tools(cluster: Callable[..., ProcessWorld], tool: Callable[..., str]) -> None:
     brokers = cluster(1, environment=QUICK)
     make_topic(brokers, partitions=2)

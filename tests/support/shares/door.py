@@ -58,7 +58,6 @@ class WireMember:
     group: str = "g"
     epoch: int = 0
     """Of its share session."""
-    answers: list[Any] = field(default_factory=list)
 
     async def fetch(
         self,

@@ -142,6 +142,3 @@ class SharePartitions:
                 if self._known[oldest].is_idle and oldest != key:
                     del self._known[oldest]
         return found
-
-    def forget(self, key: SharePartitionKey) -> None:
-        self._known.pop(key, None)

@@ -46,9 +46,6 @@ class ShareSessions:
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._by_connection: dict[object, dict[SessionKey, ShareSession]] = {}
 
-    def __len__(self) -> int:
-        return len(self._sessions)
-
     def begin(self, key: SessionKey, connection: object) -> ShareSession | SessionError:
         """In place of the one that was."""
         self.end(key)

@@ -58,10 +58,6 @@ class ShareGroups:
         self._releases: set[asyncio.Task[None]] = set()
         self._is_stopping = False
 
-    @property
-    def sessions(self) -> int:
-        return len(self._sessions)
-
     def find(self, principal: Principal) -> Broker:
         """Who keeps the state of a share partition. Any broker does, and this one answers; only brokers may ask."""
         check(self._authorizer, principal, Operation.CLUSTER_ACTION, ResourceKind.CLUSTER)
