@@ -26,7 +26,7 @@ EndInLogs = Callable[[Store, Ending, Sequence[StreamPartition]], Awaitable[Mappi
 
 COORDINATOR_EPOCH: Final = 0
 """There is none: whoever ends a transaction does the same."""
-_PATIENCE_S: Final = 2.0
+_END_WAIT_S: Final = 2.0
 """So long a request waits for the end that it asked for. Then it hears that it is decided, as from Kafka at once."""
 _AT_ONCE: Final = 16
 """Groups of one transaction that are written to side by side."""
@@ -46,7 +46,7 @@ class TransactionEnder:
     async def finish_soon(self, prepared: StoredTransaction) -> StoredTransaction | None:
         """What is stored when the end is done; None if that takes long: it is decided in any case, and goes on."""
         task = self._task(prepared)
-        done, _ = await asyncio.wait((task,), timeout=_PATIENCE_S)
+        done, _ = await asyncio.wait((task,), timeout=_END_WAIT_S)
         if not done:
             return None
         error = task.exception()
@@ -60,7 +60,7 @@ class TransactionEnder:
     async def stop(self) -> None:
         """What is under way comes to an end, here or with whoever finds it next."""
         if self._under_way:
-            await asyncio.wait(self._under_way.values(), timeout=_PATIENCE_S)
+            await asyncio.wait(self._under_way.values(), timeout=_END_WAIT_S)
 
     def _task(self, prepared: StoredTransaction) -> "asyncio.Task[StoredTransaction | None]":
         name = prepared.state.transactional_id
