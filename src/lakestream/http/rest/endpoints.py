@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.routing import Route
 
 from lakestream.http.rest.answers import JSON
@@ -16,7 +17,17 @@ TEXT: Final = {"type": "string", "minLength": 1}
 FLAG: Final = {"type": "boolean"}
 _NAME: Final = re.compile(r"\{(consumer_group_id|consumer_id|group_name|instance)\}")
 """Names that may have slashes in them: what is more specific has to be asked first."""
+_NAME_TYPE: Final = "anyname"
 NUMBERS: Final = frozenset({"partition_id", "broker_id"})
+
+
+class _NameConvertor(PathConvertor):
+    """Line breaks, too."""
+
+    regex = r"[\s\S]*"
+
+
+register_url_convertor(_NAME_TYPE, _NameConvertor())
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,5 +60,5 @@ class Endpoint:
     headers: Sequence[Query] = field(default=())
 
     def route(self) -> Route:
-        path = _NAME.sub(r"{\1:path}", self.path)
+        path = _NAME.sub(rf"{{\1:{_NAME_TYPE}}}", self.path)
         return Route(path, answered(self.handler), methods=[self.method])
