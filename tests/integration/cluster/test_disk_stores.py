@@ -32,7 +32,7 @@ from lakestream.node.storage.backends import open_backends
 from lakestream.settings import load as load_settings
 
 SPARK_S = 180.0
-COLLECTS = {"LAKESTREAM_PIPELINE_COLLECT_INTERVAL_MS": "500", "LAKESTREAM_PIPELINE_GRACE_MS": "500"}
+COLLECTS = {f"LAKESTREAM_PIPELINE_{name}_MS": "500" for name in ("COLLECT_INTERVAL", "GENERATION_INTERVAL", "GRACE")}
 
 
 def test_a_full_store_is_done_without(tmp_path: Path) -> None:
