@@ -155,8 +155,10 @@ class Appender:
         self._expected = flush.count if self._pace.is_eager and not loaded else math.inf
         self._buffered.clear()
         self._full.clear()
-        upload = self._metrics.uploading(flush.size_bytes, self._upload(flush))
-        self._uploads.put_nowait((flush, asyncio.create_task(upload)))
+        self._uploads.put_nowait((flush, asyncio.create_task(self._measured_upload(flush))))
+
+    async def _measured_upload(self, flush: Flush) -> Uploaded:
+        return await self._metrics.uploading(flush.size_bytes, self._upload(flush))
 
     async def _upload(self, flush: Flush, replaced: Sequence[wal.Receipt] = ()) -> Uploaded:
         """Retries under fresh names until the deadline: a PUT that seemed to fail may have landed. It is left to the
