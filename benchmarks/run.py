@@ -25,6 +25,7 @@ PARTS = (
     "consume",
     "replay",
     "typed",
+    "spark_decode",
     "lookup",
     "first_record",
     "stored",

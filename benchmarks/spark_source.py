@@ -9,15 +9,14 @@ import io
 import os
 import sys
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
+from benchmarks.cpu import cpu_s
 from benchmarks.records import make_runs
 from benchmarks.result import QUICK, Result, versus
 from lakestream.model import DataFile
@@ -102,9 +101,9 @@ def _measure(session: Any, folder: Path, value_bytes: int) -> Result:
 
 
 def _rate(session: Any, source: str, table: Path, value_total: int) -> float:
-    before = _cpu_s()
+    before = cpu_s()
     session.read.format(source).load(str(table)).write.format("noop").mode("overwrite").save()
-    return value_total / 1e6 / (_cpu_s() - before)
+    return value_total / 1e6 / (cpu_s() - before)
 
 
 async def _write(store: LocalObjects, value_bytes: int) -> int:
@@ -121,15 +120,4 @@ async def _write(store: LocalObjects, value_bytes: int) -> int:
         await store.put(
             sealed_name(f"{number}-{stats.record_count}-x.parquet", stats.footer_checksum), [sink.getbuffer()]
         )
-    return total
-
-
-def _cpu_s() -> float:
-    """Of this process and all below it."""
-    me = psutil.Process()
-    total = 0.0
-    for process in (me, *me.children(recursive=True)):
-        with suppress(psutil.NoSuchProcess):
-            times = process.cpu_times()
-            total += times.user + times.system
     return total

@@ -102,10 +102,12 @@ def run() -> list[Result]:
     keep_freed_memory()
     keep_decoded_memory()
     with settled():
-        return [result for kind in _kinds() for result in _measure(kind)]
+        return [result for kind in kinds() for result in _measure(kind)]
 
 
-def _kinds() -> Sequence[Kind]:
+def kinds() -> Sequence[Kind]:
+    """What is measured, Avro first."""
+
     def avro(fields: Sequence[dict[str, Any]]) -> tuple[ValueSchema, Callable[[dict[str, Any]], bytes]]:
         tree = {"type": "record", "name": "Order", "fields": fields}
         text = json.dumps(tree)
@@ -170,7 +172,7 @@ def _order(dice: random.Random, number: int, *, is_nested: bool) -> dict[str, An
 
 
 def _measure(kind: Kind) -> list[Result]:
-    runs, value_bytes = _runs(kind)
+    runs, value_bytes = runs_of(kind)
     shape = grown(RAW, [kind.schema], BY_ID, RAW.columns[-1].field_id, frozenset())
     with tempfile.TemporaryDirectory() as folder:
         store = LocalObjects(folder)
@@ -185,7 +187,7 @@ def _measure(kind: Kind) -> list[Result]:
     ]
 
 
-def _runs(kind: Kind) -> tuple[list[Run], int]:
+def runs_of(kind: Kind) -> tuple[list[Run], int]:
     """Batches of one partition, and how many bytes their values are."""
     dice = random.Random(5)
     per_batch = BATCH_BYTES // len(kind.write(_order(dice, 0, is_nested=kind.is_nested)))
@@ -204,13 +206,14 @@ def _runs(kind: Kind) -> tuple[list[Run], int]:
 async def _both(store: LocalObjects, runs: list[Run], value_bytes: int, shape: TableShape) -> tuple[float, float, int]:
     """MB/s of CPU into the table and out of it, the best of several rounds, and the bytes stored."""
     arena = Arena()
-    written = [await _write(store, runs, shape, arena) for _ in range(ROUNDS)]
+    written = [await write_file(store, runs, shape, arena) for _ in range(ROUNDS)]
     file, _ = written[-1]
     read_s = [await _replay(store, file, shape) for _ in range(ROUNDS)]
     return value_bytes / min(took for _, took in written) / 1e6, value_bytes / min(read_s) / 1e6, file.size_bytes
 
 
-async def _write(store: LocalObjects, runs: list[Run], shape: TableShape, arena: Arena) -> tuple[DataFile, float]:
+async def write_file(store: LocalObjects, runs: list[Run], shape: TableShape, arena: Arena) -> tuple[DataFile, float]:
+    """And the CPU seconds that it takes."""
     start_s = time.process_time()
     sink = io.BytesIO()
     writer = StreamFileWriter(sink, shape)
