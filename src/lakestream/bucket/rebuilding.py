@@ -157,6 +157,8 @@ class _Work:
     is_known_to_end: bool = True
     """Whether what was placed ends where the log ended when rows were saved, or has not come there yet. If it goes
     beyond, something else was in the log: then nothing is left out because all of it is placed."""
+    chosen: int = 0
+    """How many records were placed before that end for no other reason than that they fit."""
 
     def replay(self, known: KnownBatches) -> None:
         """In the table: only its producers matter."""
@@ -224,7 +226,7 @@ class _Work:
             # What came later was not in the log then: it takes no place of what was acknowledged by that time.
             turns = [[each for each in candidates if self.was_early(each)], candidates]
         elif self.is_known_to_end:
-            turns = [[each for each in candidates if not self._was_settled(each)]]
+            turns = [[each for each in candidates if not self._was_settled(each) or self._was_passed_over(each)]]
         else:
             turns = [candidates]
         for chosen in turns:
@@ -249,6 +251,11 @@ class _Work:
         mark = self.saved.sessions.get(candidate.session)
         return candidate.generation < self.saved.fence or (mark is not None and candidate.flush == mark.flush)
 
+    def _was_passed_over(self, candidate: Candidate) -> bool:
+        """Whether it, or a batch of it, may have been in the log in place of what was chosen. A record too many is
+        better than one that is lost."""
+        return min(batch.record_count for batch in candidate.unplaced) <= self.chosen
+
     def was_early(self, candidate: Candidate) -> bool:
         """Whether the section may have been in the log when rows were saved. That is no proof: what an object replaces
         is committed under its later number, before objects that were written in between."""
@@ -259,6 +266,7 @@ class _Work:
         """What the candidate has beside the choice stays one: a later attempt at the same may have been refused."""
         candidate, accepted = choice.candidate, choice.batches
         begun = self.rebuilt.next_offset
+        self.chosen += max(0, min(choice.end_offset, self.saved.next_offset) - begun)
         for run in _runs(accepted):
             base_offset = self.rebuilt.next_offset
             self._remember(run, base_offset)

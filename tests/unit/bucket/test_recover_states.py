@@ -1,8 +1,11 @@
 """Rebuilt logs where less is known of producers than the log knew: closed epochs, rows that were saved too early."""
 
+from dataclasses import replace
+
+import msgspec
 import pytest
 from support.clients.batches import batch as build_batch
-from support.worlds.lost_log import LostLog, numbered
+from support.worlds.lost_log import GENERATION, LostLog, numbered
 
 from lakestream.metadata.log.commit import SEQUENCE_GAP
 
@@ -51,6 +54,17 @@ async def test_what_follows_records_that_left_the_wal_since_rows_were_saved_is_k
     assert log.read(rebuilt) == {3: b"three", 4: b"four"}
     [run] = rebuilt.producers[1].runs
     assert (rebuilt.producers[1].lowest_sequence, run.last_sequence) == (3, 4), "what came before is nobody's duplicate"
+
+
+async def test_of_two_uploads_of_which_one_was_refused_both_are_kept() -> None:
+    """Both would end the log where it ended when rows were saved, and the fence had forgotten their sessions."""
+    log = LostLog()
+    log.put("a", build_batch(b"refused"))
+    log.commit(log.put("b", build_batch(b"acknowledged")), receipt=False)
+    head = msgspec.structs.replace(log.head, fence=GENERATION + 1, sessions={})
+    for sections in (log.sections, [*reversed(log.sections)]):
+        log.sections = [replace(each, order=(number, *each.order[1:])) for number, each in enumerate(sections)]
+        assert set(log.read(await log.rebuild(head=head)).values()) == {b"refused", b"acknowledged"}
 
 
 async def test_what_had_no_predecessor_stays_out_where_all_is_known() -> None:
